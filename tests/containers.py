@@ -5,8 +5,8 @@ of the run in their environment, so that a guard can find them if the tests are 
 static busybox: nothing comes from a registry.
 """
 
-import asyncio
 import io
+import json
 import os
 import shutil
 import signal
@@ -16,14 +16,12 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from stateward.containers import EngineClient
 from tests.stopped_processes import stop_process
 from tools.reaper import make_run_folder, remove_rules, start_guard
 
@@ -92,8 +90,7 @@ class PodmanService:
         self._wait_for(self._has_namespace)
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
-        with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a loop that runs
-            thread.submit(asyncio.run, self._make_image()).result()
+        self.import_image(busybox_archive(), IMAGE, MACHINE)
 
     def _mounts(self, disk_bytes: int) -> str:
         """Return the commands that make the mounts of the namespace; with a size, its storage has no more room."""
@@ -129,6 +126,13 @@ class PodmanService:
         """Run a command of Podman beside the service, and return its output."""
         done = subprocess.run(self._command(*words), env=self._environment, capture_output=True, text=True, check=True)
         return done.stdout
+
+    def import_image(self, archive: bytes, name: str, command: Sequence[str] = ()) -> None:
+        """Make an image of one layer from a tar archive of a file system; its containers run the command."""
+        change = [f"--change=CMD {json.dumps(list(command))}"] if command else []
+        reference = name if "/" in name else f"docker.io/library/{name}"
+        words = self._command("import", *change, "-", reference)
+        subprocess.run(words, env=self._environment, input=archive, capture_output=True, check=True)
 
     def count_starts(self, container: str) -> int:
         """Return how often a container was started."""
@@ -185,13 +189,6 @@ class PodmanService:
         while not condition():
             assert time.monotonic() < end, f"{condition} never came true"
             time.sleep(0.02)
-
-    async def _make_image(self) -> None:
-        client = EngineClient(self.address)
-        try:
-            await client.import_image(busybox_archive(), IMAGE, MACHINE)
-        finally:
-            await client.close()
 
 
 def _namespace_of(pid: int) -> str:

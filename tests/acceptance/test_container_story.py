@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from stateward.containers import EngineClient
 from tests.acceptance.test_docs_stories import Saved, Terminal, Typed, read_page, steps
 from tests.containers import PodmanService, busybox_archive
 from tests.kept_ports import keep_port
@@ -36,10 +35,8 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 @pytest.fixture
-async def image(podman: PodmanService) -> None:
-    client = EngineClient(podman.address)
-    await client.import_image(web_archive(), IMAGE)
-    await client.close()
+def image(podman: PodmanService) -> None:
+    podman.import_image(web_archive(), IMAGE)
 
 
 @pytest.mark.usefixtures("image")

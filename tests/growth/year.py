@@ -38,7 +38,7 @@ from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import queries
 from stateward.server import run
 from stateward.server.app import create_app
-from stateward.server.auth import authenticator, rate_limit
+from stateward.server.auth import authenticator
 from stateward.server.data_dir import DataDir
 from stateward.server.domain_loading import LoadedDomains
 from stateward.server.live import journal_feed, operation_followers, stream_server
@@ -74,7 +74,7 @@ LIMITS = (
     (host_pool, "MAX_EXPRESSIONS"),
     (journal_classifier, "MAX_REMEMBERED_OPERATIONS"),
     (journal_feed, "UNWATCHED_CACHE_ENTRIES"),
-    (rate_limit, "MAX_KEYS"),
+    (authenticator, "MAX_KEYS"),
     (simulation, "MAX_APPLIED"),
     (stream_server, "MAX_ENDED_RECORDS"),
     (ChangeRetention.prune, "__defaults__"),

@@ -19,7 +19,7 @@ ReadSpec = Callable[[Object], RecordSpec]
 """Reads a stored spec in its present version: `Kind.read_spec`."""
 
 RRSET_LABEL = "rrset"
-"""The label by which a record with the same name and type is found."""
+"""The label by which a record with the same name and type is record."""
 
 NEEDS_ZONE = frozenset({"create", "enable", "change", "repair"})
 """The actions that write to the zone; disabling and deleting are possible while the zone is not ready."""
@@ -50,23 +50,23 @@ class ZoneNotEmpty(Denied, code="zone_not_empty"):
     text = "zone {zone} has records; delete them first: {records}"
 
 
-async def guard_zone(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_zone(uow: UnitOfWork, request: Request, record: Object) -> Request | None:
     """Check the name of a new zone, and that a zone to delete has no records."""
-    if request.creates is not None and re.match(ZONE_NAME, found.id) is None:
-        raise BadInput("id", found.id, "a domain name in lower case, such as example.org")
+    if request.creates is not None and re.match(ZONE_NAME, record.id) is None:
+        raise BadInput("id", record.id, "a domain name in lower case, such as example.org")
     if request.action == "delete":
-        records = await uow.select(Selector(found.ns, RECORD.kind, parent=found.id))
+        records = await uow.select(Selector(record.ns, RECORD.kind, parent=record.id))
         if records:
-            raise ZoneNotEmpty(found.id, [one.id for one in records[:5]])
+            raise ZoneNotEmpty(record.id, [one.id for one in records[:5]])
     return None
 
 
-async def guard_record(read_spec: ReadSpec, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_record(read_spec: ReadSpec, uow: UnitOfWork, request: Request, record: Object) -> Request | None:
     """Check the zone of a record; a change of its values becomes its new spec."""
     is_new = request.creates is not None
-    spec = msgspec.json.decode(request.spec or "{}", type=RecordSpec) if is_new else read_spec(found)
+    spec = msgspec.json.decode(request.spec or "{}", type=RecordSpec) if is_new else read_spec(record)
     if request.action in NEEDS_ZONE:
-        _require_ready(uow, found.ns, spec.zone)
+        _require_ready(uow, record.ns, spec.zone)
     if request.creates is not None:
         return await _adopt(uow, request, spec)
     if request.action == "change":
@@ -74,20 +74,20 @@ async def guard_record(read_spec: ReadSpec, uow: UnitOfWork, request: Request, f
     return None
 
 
-def record_lock_set(read_spec: ReadSpec, request: Request, found: Object | None) -> Iterable[Key]:
+def record_lock_set(read_spec: ReadSpec, request: Request, record: Object | None) -> Iterable[Key]:
     """Return the zone of a record; the spec of a new one is not checked yet."""
     if request.creates is None:
-        return () if found is None else [Key(request.ns, read_spec(found).zone)]
+        return () if record is None else [Key(request.ns, read_spec(record).zone)]
     zone = msgspec.json.decode(request.spec or "{}").get("zone")
     return [Key(request.ns, zone)] if isinstance(zone, str) else ()
 
 
 def _require_ready(uow: UnitOfWork, ns: str, zone: str) -> None:
-    found = uow.objects.get(Key(ns, zone))
-    if found is None or found.removed or found.kind != ZONE.kind:
+    record = uow.objects.get(Key(ns, zone))
+    if record is None or record.removed or record.kind != ZONE.kind:
         raise NotFound(ns, zone)
-    if found.state != ZoneState.READY:
-        raise ZoneNotReady(zone, found.state)
+    if record.state != ZoneState.READY:
+        raise ZoneNotReady(zone, record.state)
 
 
 async def _adopt(uow: UnitOfWork, request: Request, spec: RecordSpec) -> Request:

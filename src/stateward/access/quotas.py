@@ -68,7 +68,8 @@ class QuotaGuard:
 
     async def check(self, uow: UnitOfWork, request: Request, record: Object, *, begins: bool) -> None:
         """Raise if the request would exceed the quota."""
-        quota = self._quota(uow, request)
+        key = self.needs(request)
+        quota = None if key is None else quota_in(uow.objects.get(key))
         if quota is None:
             return
         ns, counts = request.ns, uow.admission_counts
@@ -90,10 +91,6 @@ class QuotaGuard:
             uow.admission_counts[request.ns, record.kind] += 1
         if (request.ns,) in uow.admission_counts and _adds(record, begins=begins):
             uow.admission_counts[request.ns,] += 1
-
-    def _quota(self, uow: UnitOfWork, request: Request) -> Quota | None:
-        key = self.needs(request)
-        return None if key is None else quota_in(uow.objects.get(key))
 
 
 def _adds(record: Object, *, begins: bool) -> bool:

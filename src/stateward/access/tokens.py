@@ -174,7 +174,11 @@ class Tokens:
         if not namespaces:
             raise BadInput("namespaces", namespaces, f"a list of namespaces, or [{ANY!r}] for all")
         for named in namespaces:
-            _check_namespace(role, named)
+            ns, colon, cloudlet = named.rpartition(":")
+            if role is Role.AGENT and not (ns and colon and cloudlet):
+                raise BadInput("namespaces", named, AGENT_NAMES)
+            if role is not Role.AGENT and named.endswith(f":{ANY}"):
+                raise BadInput("namespaces", named, f"a namespace, or {ANY!r} for all")
         now = await self._engine.store.reader.time()
         if expires is not None and expires <= now:
             raise BadInput("expires", expires, "a time to come")
@@ -228,15 +232,6 @@ class Tokens:
         """Return all tokens, in every state."""
         chosen = Selector(SYSTEM, kind=TOKEN.kind)
         return [_info(record) for record in await self._engine.store.reader.list_objects(chosen, Page(after, limit))]
-
-
-def _check_namespace(role: Role, named: str) -> None:
-    """Raise if a role does not fit a namespace: agents are for cloudlets, other roles for namespaces."""
-    ns, colon, cloudlet = named.rpartition(":")
-    if role is Role.AGENT and not (ns and colon and cloudlet):
-        raise BadInput("namespaces", named, AGENT_NAMES)
-    if role is not Role.AGENT and named.endswith(f":{ANY}"):
-        raise BadInput("namespaces", named, f"a namespace, or {ANY!r} for all")
 
 
 def _grant(id_: str, spec: TokenSpec) -> Grant:

@@ -6,7 +6,6 @@ observed the site. Then it ends its predecessor and takes the lock. Nothing else
 """
 
 import asyncio
-import fcntl
 import os
 import re
 import signal
@@ -19,8 +18,10 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
+from stateward.access.private_files import create_private_file
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
 from stateward.errors import StatewardError
+from stateward.workloads.lock_files import try_flock
 
 PROGRAM = "stateward"
 POLL_INTERVAL_S = 0.05
@@ -48,27 +49,13 @@ def read_installation(folder: Path) -> str:
     """Return the identity of the installation in a folder: random, created once, shared by successors."""
     file = folder / "installation"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not file.exists():
-            _write_once(file, uuid4().hex)
+        create_private_file(file, uuid4().hex)
         installation = file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidIdentity(str(file), str(error)) from error
     if not re.fullmatch("[0-9a-f]{32}", installation):
         raise InvalidIdentity(str(file), "restore it, or remove it and have an administrator hand its site over")
     return installation
-
-
-def _write_once(file: Path, text: str) -> None:
-    """Write a file atomically and durably, unless it exists; of two agents that start at once, one wins."""
-    new = file.with_name(f"{file.name}.{uuid4().hex}.new")
-    with new.open("x") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    with suppress(FileExistsError):
-        os.link(new, file)
-    new.unlink()
 
 
 class LockHolder(Struct, frozen=True):
@@ -163,9 +150,7 @@ class SelfUpgrade:
         self._successor_of = 0
 
     def _try_lock(self) -> bool:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_flock(self._lock):
             return False
         new = self._folder / "agent.json.new"
         new.write_bytes(msgspec.json.encode(LockHolder(os.getpid(), self._version)))

@@ -72,15 +72,11 @@ class CallCoalescer(Generic[Item, Answer]):
         try:
             return await pending.future
         except asyncio.CancelledError:
-            await self._withdraw(pending)
+            if pending.call is not None:
+                await asyncio.wait([pending.call], timeout=CALL_END_TIMEOUT_S)
+            elif pending in self._pending:
+                self._pending.remove(pending)
             raise
-
-    async def _withdraw(self, pending: PendingItem[Item, Answer]) -> None:
-        """Remove an item that was not sent; wait for the end of a sent one, so that no later call overtakes it."""
-        if pending.call is not None:
-            await asyncio.wait([pending.call], timeout=CALL_END_TIMEOUT_S)
-        elif pending in self._pending:
-            self._pending.remove(pending)
 
     def _send_after(self, iterations: int) -> None:
         if iterations > 1:

@@ -32,23 +32,19 @@ Row = tuple[str, str]
 def write_help(command: Any, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the parser's classes are private
     """Write the help of a command, or of a group of commands."""
     command.format_usage(ctx, formatter)
-    _write_description(command.help or "", formatter)
-    panels: dict[str, list[Row]] = {}
-    for panel, row in (*_parameters(command, ctx), *_commands(command, ctx)):
-        panels.setdefault(panel, []).append(row)
-    for panel, rows in panels.items():
-        with formatter.section(panel):
-            formatter.write_dl(rows)
-
-
-def _write_description(text: str, formatter: Any) -> None:  # noqa: ANN401
-    for paragraph in inspect.cleandoc(text).split("\n\n"):
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         formatter.write_paragraph()
         if paragraph.lstrip().startswith(EXAMPLE):
             formatter.write("".join(f"    {line.strip()}\n" for line in paragraph.splitlines()))
         else:
             with formatter.indentation():
                 formatter.write_text(paragraph)
+    panels: dict[str, list[Row]] = {}
+    for panel, row in (*_parameters(command, ctx), *_commands(command, ctx)):
+        panels.setdefault(panel, []).append(row)
+    for panel, rows in panels.items():
+        with formatter.section(panel):
+            formatter.write_dl(rows)
 
 
 def _parameters(command: Any, ctx: Any) -> Iterator[tuple[str, Row]]:  # noqa: ANN401

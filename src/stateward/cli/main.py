@@ -17,7 +17,6 @@ from stateward.errors import StatewardError
 
 if TYPE_CHECKING:
     from stateward.client.transport import Transport
-    from stateward.plugin.domain import DomainPlugin
 
 OBJECTS, SIGN_IN, RUNNING, TABLES, DOMAINS = (
     "Objects and operations",
@@ -107,13 +106,8 @@ class Commands(LazyGroup):
             for name, (about, target) in plugin.programs.items():
                 yield LazyCommand(name, target, about, RUNNING)
         for plugin in installed().with_commands:
-            yield LazyCommand(command_of(plugin), plugin.cli, _line_of(plugin), DOMAINS)
-
-
-def _line_of(plugin: "DomainPlugin") -> str:
-    """Return the line of a domain's commands in `--help`."""
-    about = plugin.about or f"commands of the domain {plugin.name}"
-    return f"{about[0].upper()}{about[1:].rstrip('.')}."
+            about = plugin.about or f"commands of the domain {plugin.name}"
+            yield LazyCommand(command_of(plugin), plugin.cli, f"{about[0].upper()}{about[1:].rstrip('.')}.", DOMAINS)
 
 
 @contextmanager

@@ -63,7 +63,13 @@ def decide_change(document: "ObjectDocument", view: "ObjectView | None", kind: "
     if masked := next(_masked_fields(document.spec, "spec"), None):
         raise BadInput(f"{document.place(masked)}: {masked}", MASK, "a value: a secret is shown so, and not stored so")
     if view is None:
-        return _creation(document, kind)
+        if kind is not None and not kind.creatable:
+            where = "another command or its domain creates them; apply can only update them"
+            raise BadInput(
+                f"{document.place('kind')}: kind", document.kind, f"one whose objects can be created here: {where}"
+            )
+        labels = {**document.labels, DIGEST_LABEL: digest_of(document)}
+        return ObjectChange(Verb.CREATE, document.id, document.namespace, document, labels=labels)
     if view.kind != document.kind:
         raise BadInput(f"{document.place('kind')}: kind", document.kind, f"{view.kind}, as {view.id} has it")
     if document.parent is not None and document.parent != view.parent:
@@ -82,16 +88,6 @@ def decide_change(document: "ObjectDocument", view: "ObjectView | None", kind: "
     if former is not None:
         labels[DIGEST_LABEL] = digest
     return ObjectChange(Verb.UPDATE, *named, action=action, labels=labels)
-
-
-def _creation(document: "ObjectDocument", kind: "KindInfo | None") -> ObjectChange:
-    if kind is not None and not kind.creatable:
-        where = "another command or its domain creates them; apply can only update them"
-        raise BadInput(
-            f"{document.place('kind')}: kind", document.kind, f"one whose objects can be created here: {where}"
-        )
-    labels = {**document.labels, DIGEST_LABEL: digest_of(document)}
-    return ObjectChange(Verb.CREATE, document.id, document.namespace, document, labels=labels)
 
 
 def _masked_fields(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - plain JSON

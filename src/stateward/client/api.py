@@ -9,16 +9,7 @@ from msgspec import Struct
 from stateward.client.arguments import ObjectSelector
 from stateward.client.http import HttpConnection, Params, idempotency_headers
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
-from stateward.schemas.deployment import (
-    HealedView,
-    LaneGroupView,
-    LanesView,
-    LaneView,
-    PluginView,
-    PrunedView,
-    StuckView,
-    WorkerView,
-)
+from stateward.schemas import deployment
 from stateward.schemas.journal import LinePage, LineView
 from stateward.schemas.objects import (
     AllowedView,
@@ -75,9 +66,9 @@ class ApiClient:
 
         return self.http.call(list[KindInfo], "GET", url_path("kinds"))
 
-    def plugins(self) -> list[PluginView]:
+    def plugins(self) -> list[deployment.PluginView]:
         """Return the domains of the server, and those that could not be loaded."""
-        return self.http.call(list[PluginView], "GET", url_path("plugins"))
+        return self.http.call(list[deployment.PluginView], "GET", url_path("plugins"))
 
     def namespaces(self) -> list[NamespaceView]:
         """Return the namespaces that have objects, with their counts."""
@@ -227,39 +218,41 @@ class ApiClient:
 
     # --- the deployment ----------------------------------------------------------------------------------------------
 
-    def lanes(self) -> LanesView:
+    def lanes(self) -> deployment.LanesView:
         """Return all lanes and their groups."""
-        return self.http.call(LanesView, "GET", url_path("lanes"))
+        return self.http.call(deployment.LanesView, "GET", url_path("lanes"))
 
-    def set_lane(self, lane: str, grp: str, capacity: int) -> LaneView:
+    def set_lane(self, lane: str, grp: str, capacity: int) -> deployment.LaneView:
         """Set how many operations may run in a lane at once."""
         path = url_path("lanes", *(("lane", part) for part in lane.split("/")))
-        return self.http.call(LaneView, "PUT", path, body={"grp": grp, "capacity": capacity})
+        return self.http.call(deployment.LaneView, "PUT", path, body={"grp": grp, "capacity": capacity})
 
-    def set_lane_group(self, grp: str, lanes: int) -> LaneGroupView:
+    def set_lane_group(self, grp: str, lanes: int) -> deployment.LaneGroupView:
         """Set how many lanes of a group may be active at once."""
-        return self.http.call(LaneGroupView, "PUT", url_path("groups", ("group", grp)), body={"lanes": lanes})
+        return self.http.call(
+            deployment.LaneGroupView, "PUT", url_path("groups", ("group", grp)), body={"lanes": lanes}
+        )
 
-    def heal(self) -> HealedView:
+    def heal(self) -> deployment.HealedView:
         """Run the healer now."""
-        return self.http.call(HealedView, "POST", url_path("heal"))
+        return self.http.call(deployment.HealedView, "POST", url_path("heal"))
 
     def forget(self, ns: str, object_: str, kind: str) -> ObjectView:
         """Remove the record of an object of a kind that nobody knows."""
         return self.http.call(ObjectView, "POST", _object(ns, object_, "forget"), body={"kind": kind})
 
-    def prune(self, older: int, *, dry_run: bool, after: int = 0) -> PrunedView:
+    def prune(self, older: int, *, dry_run: bool, after: int = 0) -> deployment.PrunedView:
         """Delete the history of what ended more than `older` seconds ago, or a part of it."""
         body = {"older": older, "dry_run": dry_run, "after": after}
-        return self.http.call(PrunedView, "POST", url_path("prune"), body=body)
+        return self.http.call(deployment.PrunedView, "POST", url_path("prune"), body=body)
 
-    def stuck(self) -> list[StuckView]:
+    def stuck(self) -> list[deployment.StuckView]:
         """Return the stuck work of the namespaces that the token opens."""
-        return self.http.call(list[StuckView], "GET", url_path("stuck"))
+        return self.http.call(list[deployment.StuckView], "GET", url_path("stuck"))
 
-    def workers(self) -> list[WorkerView]:
+    def workers(self) -> list[deployment.WorkerView]:
         """Return the processes that claim work."""
-        return self.http.call(list[WorkerView], "GET", url_path("workers"))
+        return self.http.call(list[deployment.WorkerView], "GET", url_path("workers"))
 
     def me(self) -> CallerView:
         """Return whose token it is, and what it opens."""

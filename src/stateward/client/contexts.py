@@ -110,15 +110,11 @@ def read_reference(reference: str, environ: Mapping[str, str]) -> str:
         if not environ.get(where):
             raise BadInput("token", reference, "a variable of the environment that is set")
         return environ[where]
-    return _output_of(reference, where)
-
-
-def _output_of(reference: str, command: str) -> str:
     import shlex
     import subprocess
 
     try:
-        words = shlex.split(command)
+        words = shlex.split(where)
         done = subprocess.run(words, stdout=subprocess.PIPE, timeout=COMMAND_LIMIT_S, check=True, text=True)  # noqa: S603 - the user's own
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise BadInput("token", reference, f"a command that prints a token ({error})") from error

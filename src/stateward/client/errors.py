@@ -93,7 +93,10 @@ class ApiError(RequestFailed):
         additions = []
         blocker, allowed = self._more.get("blocker"), self._more.get("allowed")
         if isinstance(blocker, dict) and str(blocker.get("op")) not in self.detail:
-            additions.append(_describe_blocker(blocker))
+            who = f" ({blocker['who']})" if blocker.get("who") not in (None, "", blocker.get("actor")) else ""
+            where = f", {blocker['mode']} on {blocker['path']}" if blocker.get("path") else ""
+            asked = f"{blocker.get('action')} by {blocker.get('actor')}{who}, since {blocker.get('since')}"
+            additions.append(f"blocked by operation {blocker.get('op')}, {asked}{where}")
         if isinstance(allowed, list) and not all(str(action) in self.detail for action in allowed):
             additions.append(f"allowed now: {', '.join(map(str, allowed))}")
         missing = self._more.get("missing")
@@ -151,10 +154,3 @@ def api_error_of(status: int, body: object, retry_after: str | None = None) -> A
         more["retry_after"] = retry_after
     detail = str(body.get("detail") or body.get("title"))
     return ApiError(status, str(body.get("code", "")), detail, more)
-
-
-def _describe_blocker(blocker: Mapping[str, Any]) -> str:
-    who = f" ({blocker['who']})" if blocker.get("who") not in (None, "", blocker.get("actor")) else ""
-    where = f", {blocker['mode']} on {blocker['path']}" if blocker.get("path") else ""
-    asked = f"{blocker.get('action')} by {blocker.get('actor')}{who}, since {blocker.get('since')}"
-    return f"blocked by operation {blocker.get('op')}, {asked}{where}"

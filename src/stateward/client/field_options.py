@@ -43,22 +43,18 @@ def parse_fields(
         if path in given:
             raise BadInput(SET, path, f"given once: {path} is there twice")
         given.add(path)
-        _place(fields, path, value, ANY if schema is None else schema)
+        *outer, name = path.split(".")
+        ways, here = [(ANY if schema is None else schema)], fields
+        for number, step in enumerate(outer):
+            ways = _inside(ways, step, ".".join(outer[: number + 1]))
+            inner = here.get(step)
+            here[step] = inner = dict(inner) if isinstance(inner, Mapping) else {}
+            here = inner
+        if not name or not all(outer):
+            raise BadInput(SET, path, "of the form field=value, or field.field=value")
+        ways = _inside(ways, name, path)
+        here[name] = _converted(value, ways, path)
     return fields
-
-
-def _place(fields: dict[str, Any], path: str, value: str, schema: Schema) -> None:
-    *outer, name = path.split(".")
-    ways, here = [schema], fields
-    for number, step in enumerate(outer):
-        ways = _inside(ways, step, ".".join(outer[: number + 1]))
-        inner = here.get(step)
-        here[step] = inner = dict(inner) if isinstance(inner, Mapping) else {}
-        here = inner
-    if not name or not all(outer):
-        raise BadInput(SET, path, "of the form field=value, or field.field=value")
-    ways = _inside(ways, name, path)
-    here[name] = _converted(value, ways, path)
 
 
 def _inside(ways: Sequence[Schema], name: str, path: str) -> list[Schema]:

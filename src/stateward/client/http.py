@@ -15,16 +15,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
-from stateward.client.errors import (
-    TOO_MANY,
-    AnswerUnreadable,
-    NotOurs,
-    RequestFailed,
-    ServerAbsent,
-    Unreachable,
-    api_error_of,
-    is_refused,
-)
+from stateward.client import errors
 from stateward.client.target import Secret
 from stateward.client.transport import BrokenConnection, HttpRequest, HttpResponse, SocketTransport, Transport
 from stateward.client.url_paths import UrlPath, url_path
@@ -151,7 +142,7 @@ class HttpConnection:
     def _patiently(self, request: HttpRequest) -> HttpResponse:
         for _ in range(PATIENCE):
             response = self._repeatedly(request)
-            if response.status != TOO_MANY:
+            if response.status != errors.TOO_MANY:
                 return response
             self.pause(_seconds(response.headers.get("retry-after")))
         return response
@@ -164,7 +155,9 @@ class HttpConnection:
                 self._has_answered = True
                 return response
             except BrokenConnection as error:
-                is_absent = is_refused(error) and not self._has_answered  # it does not run, and does not restart either
+                is_absent = (
+                    errors.is_refused(error) and not self._has_answered
+                )  # it does not run, and does not restart either
                 if pause is None or is_absent or isinstance(error, TimeoutError):
                     raise self._lost(error) from error
                 self.pause(pause)
@@ -177,22 +170,22 @@ class HttpConnection:
             return msgspec.json.decode(response.body or b"null", type=answer)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             if request.method != "GET":
-                raise AnswerUnreadable(self.url, response.status, str(error)) from error
-            raise NotOurs(self.url, response.status, str(error)) from error
+                raise errors.AnswerUnreadable(self.url, response.status, str(error)) from error
+            raise errors.NotOurs(self.url, response.status, str(error)) from error
 
-    def _problem(self, response: HttpResponse) -> RequestFailed:
+    def _problem(self, response: HttpResponse) -> errors.RequestFailed:
         try:
             body = msgspec.json.decode(response.body)
         except msgspec.DecodeError:
             body = None
-        problem = api_error_of(response.status, body, response.headers.get("retry-after"))
-        return problem or NotOurs(self.url, response.status, response.reason or "no reason given")
+        problem = errors.api_error_of(response.status, body, response.headers.get("retry-after"))
+        return problem or errors.NotOurs(self.url, response.status, response.reason or "no reason given")
 
-    def _lost(self, error: Exception) -> Unreachable:
-        if is_refused(error):
-            return ServerAbsent(self.url)
+    def _lost(self, error: Exception) -> errors.Unreachable:
+        if errors.is_refused(error):
+            return errors.ServerAbsent(self.url)
         why = "it takes too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-        return Unreachable(self.url, why)
+        return errors.Unreachable(self.url, why)
 
 
 def _seconds(retry_after: str | None) -> float:

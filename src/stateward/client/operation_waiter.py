@@ -93,7 +93,9 @@ class OperationWaiter:
                 yield operation
             pause = FIRST_PAUSE if ended else min(pause * 1.5, LONGEST_PAUSE)
             if self._pending:
-                self._rest(pause)
+                if self._until is not None and self._timeout is not None and self._clock() >= self._until:
+                    raise TookTooLong(list(self._pending), self._timeout)
+                self._pause(pause if self._until is None else min(pause, max(self._until - self._clock(), 0.01)))
 
     def _due(self) -> list[str]:
         """Return the operations to read: those with journal entries, and the next few in turn."""
@@ -109,8 +111,3 @@ class OperationWaiter:
         page = self._client.journal(self._after, ns=self._ns, since=self._since)
         self._after = page.after
         return {line.object for line in page.lines} | {line.op for line in page.lines if line.op is not None}
-
-    def _rest(self, seconds: float) -> None:
-        if self._until is not None and self._timeout is not None and self._clock() >= self._until:
-            raise TookTooLong(list(self._pending), self._timeout)
-        self._pause(seconds if self._until is None else min(seconds, max(self._until - self._clock(), 0.01)))

@@ -77,7 +77,9 @@ def _lines(output: OutputFormat, value: Any) -> Iterator[str]:  # noqa: ANN401
         return
     plain = msgspec.to_builtins(value)
     if output.name == YAML:
-        yield _yaml(plain)
+        import yaml
+
+        yield yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False).rstrip("\n")
     elif output.name == NAME:
         yield from map(_name, plain if isinstance(plain, list) else [plain])
     else:
@@ -92,12 +94,6 @@ def print_data_line(output: OutputFormat, value: Any) -> None:  # noqa: ANN401
         write_data("---\n" if output.name == YAML else "")
         print_data(output, value)
     sys.stdout.flush()
-
-
-def _yaml(plain: Any) -> str:  # noqa: ANN401
-    import yaml
-
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False).rstrip("\n")
 
 
 def _name(row: Any) -> str:  # noqa: ANN401

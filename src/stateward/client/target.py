@@ -16,15 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from stateward.client.contexts import (
-    CONTEXT_VARIABLE,
-    READABLE_BY_OTHERS,
-    ClientContext,
-    client_file_path,
-    read_client_file,
-    read_reference,
-    reference_file,
-)
+from stateward.client import contexts
 from stateward.data_folder import DATABASE_FILE, DEFAULT_FOLDER, PREFIX, SERVER_FILE, TOKEN_FILE, ServerFile
 from stateward.errors import BadInput, StatewardError
 from stateward.naming import DEFAULT_NAMESPACE
@@ -100,15 +92,19 @@ def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:
     if (chosen := find_context(given, environ)) is not None:
         name, context = chosen
         if token is None and context.token:
-            text, file = read_reference(context.token, environ), reference_file(context.token)
+            text, file = contexts.read_reference(context.token, environ), contexts.reference_file(context.token)
             token = checked_token(f"token of the context {name}", text, file)
         return RemoteServer(check_address(context.server), token or Secret(""))
     if environ.get(PREFIX + "SERVER"):
         return RemoteServer(check_address(environ[PREFIX + "SERVER"]), token or Secret(""))
-    return _default_folder(environ, token)
+    named = environ.get(PREFIX + "DATA")
+    path = Path(named or DEFAULT_FOLDER)
+    if not named and not path.is_dir():
+        raise Nowhere(str(path))
+    return _folder(path, token, is_named=bool(named))
 
 
-def find_context(given: TargetOptions, environ: Mapping[str, str]) -> tuple[str, ClientContext] | None:
+def find_context(given: TargetOptions, environ: Mapping[str, str]) -> tuple[str, contexts.ClientContext] | None:
     """Return the context that a command uses; None if an option or the environment names a target, or there is none."""
     if given.server is not None or given.data is not None:
         if given.context is not None:
@@ -116,8 +112,8 @@ def find_context(given: TargetOptions, environ: Mapping[str, str]) -> tuple[str,
         return None
     if given.context is None and (environ.get(PREFIX + "SERVER") or environ.get(PREFIX + "DATA")):
         return None
-    file = read_client_file(client_file_path(environ))
-    name = given.context or environ.get(CONTEXT_VARIABLE) or file.current
+    file = contexts.read_client_file(contexts.client_file_path(environ))
+    name = given.context or environ.get(contexts.CONTEXT_VARIABLE) or file.current
     return (name, file.find(name)) if name else None
 
 
@@ -131,14 +127,6 @@ def choose_namespace(
     chosen = find_context(options, environ)
     of_server = None if target is None else target.namespace
     return (None if chosen is None else chosen[1].namespace) or of_server or DEFAULT_NAMESPACE
-
-
-def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Target:
-    named = environ.get(PREFIX + "DATA")
-    path = Path(named or DEFAULT_FOLDER)
-    if not named and not path.is_dir():
-        raise Nowhere(str(path))
-    return _folder(path, token, is_named=bool(named))
 
 
 def _folder(path: Path, token: Secret | None, *, is_named: bool) -> Target:
@@ -172,7 +160,7 @@ def _require_own(folder: Path, *, is_named: bool) -> None:
 def target_notes(target: Target) -> Iterator[str]:
     """Yield what exposes the token of a command: a file that others can read, or a connection without encryption."""
     token = target.token or Secret("")
-    if token.file is not None and token.file.stat().st_mode & READABLE_BY_OTHERS:
+    if token.file is not None and token.file.stat().st_mode & contexts.READABLE_BY_OTHERS:
         yield f"Other users can read the token in {token.file} (chmod 600)."
     if token.text and isinstance(target, RemoteServer) and target.url.startswith("http:") and not _is_here(target.url):
         yield f"The token is sent to {target.url} without encryption: use https."

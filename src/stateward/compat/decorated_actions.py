@@ -108,17 +108,14 @@ class AttributeHolder:
             if self.read() != expected or self._written not in (None, self._number()):
                 return False
             setattr(self._subject, self._attribute, new)
-            self._raise_epoch()
+            number = self._number()
+            if self._epoch is not None and number is not None:
+                self._written = number + 1
+                setattr(self._subject, self._epoch, self._written)
         return True
 
     def _number(self) -> int | None:
         return None if self._epoch is None else int(getattr(self._subject, self._epoch))
-
-    def _raise_epoch(self) -> None:
-        number = self._number()
-        if self._epoch is not None and number is not None:
-            self._written = number + 1
-            setattr(self._subject, self._epoch, self._written)
 
 
 def first_argument(*arguments: object, **named: object) -> AttributeHolder:

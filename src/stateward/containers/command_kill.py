@@ -12,15 +12,13 @@ A mark is a random number. So nothing else is killed, whatever the process ids m
 import os
 import signal
 import time
-from pathlib import Path
 from secrets import token_hex
+
+from stateward.procfs import descendants_of, find_by_environment, process_of, read_proc
 
 MARK_VARIABLE = "STATEWARD_EXEC"
 ROUNDS, PAUSE_S = 100, 0.02
 """How often processes are looked for: one that forks while it is killed, or a busy host, needs more rounds."""
-
-DEAD_STATES = frozenset("ZXx")
-PROC = Path("/proc")
 
 KILL_SCRIPT = """
 mark=$1
@@ -70,46 +68,20 @@ def kill_on_host(mark: str, root: int, container: str) -> bool:
 
     `root` is its process id as the engine tells it, or 0; it counts if it is in the container of this id.
     """
-    was_here = False
+    was_here, variable = False, f"{MARK_VARIABLE}={mark}".encode()
     for _ in range(ROUNDS):
-        pids = _find_processes(f"{MARK_VARIABLE}={mark}".encode(), root, container)
-        if not pids:
+        roots = find_by_environment(lambda variables: variable in variables)
+        if root and container and container.encode() in (read_proc(root, "cgroup") or b"") and process_of(root):
+            roots.add(root)
+        if not roots:
             return was_here
         was_here = True
-        try:
-            for pid in pids:
-                _kill(pid)
-        except PermissionError:
-            return False
+        for pid in descendants_of(roots):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            except PermissionError:
+                return False
         time.sleep(PAUSE_S)
     return False
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _find_processes(variable: bytes, root: int, container: str) -> set[int]:
-    """Return the living processes with a variable in their environment, the root, and all their descendants."""
-    parents = {}
-    for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
-        if name.isdecimal():
-            state, _, parent = _read(name, "stat").rpartition(b")")[2].decode().strip().partition(" ")
-            if parent and state not in DEAD_STATES:
-                parents[int(name)] = int(parent.split()[0])
-    pids = {pid for pid in parents if variable in _read(pid, "environ").split(b"\0")}
-    if root in parents and container and container.encode() in _read(root, "cgroup"):
-        pids.add(root)
-    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
-        pids |= more
-    return pids
-
-
-def _read(pid: int | str, name: str) -> bytes:
-    try:
-        return (PROC / str(pid) / name).read_bytes()
-    except OSError:
-        return b""  # it has ended meanwhile, or is another user's

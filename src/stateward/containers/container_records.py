@@ -54,16 +54,6 @@ class ContainerLimits(Struct, frozen=True):
     open_files: int = 1024
 
 
-class ContainerHealthCheck(Struct, frozen=True):
-    """A command in the container that tells by its exit status whether the container is healthy."""
-
-    command: tuple[str, ...]
-    interval_s: float = 30.0
-    timeout_s: float = 10.0
-    retries: int = 3
-    start_period_s: float = 0.0
-
-
 class ContainerSpec(Struct, frozen=True):
     """A container to create. `key` identifies it for good; `name` is unique in its engine.
 
@@ -85,12 +75,9 @@ class ContainerSpec(Struct, frozen=True):
     secret_files: Mapping[str, bytes] = {}  # path below SECRETS_PATH -> content, for the container's user alone
     limits: ContainerLimits = ContainerLimits()
     user: str = ""  # a number, or a number and a group's (`1000:1000`); empty: the image's own
-    working_dir: str = ""
     hostname: str = ""
     read_only_root: bool = False
     capabilities: tuple[str, ...] = ()  # all others are dropped
-    health_check: ContainerHealthCheck | None = None
-    stop_signal: str = "SIGTERM"
     stop_grace_s: int = 10
     starts_once: bool = False  # it is never started again, so its secret files may be gone when it has stopped
 
@@ -106,8 +93,6 @@ class ContainerNetworkSpec(Struct, frozen=True):
     name: str
     key: str
     labels: Mapping[str, str] = {}
-    subnet: str = ""  # empty: the engine chooses
-    internal: bool = False  # without a way out
 
 
 class ContainerVolumeSpec(Struct, frozen=True):
@@ -134,27 +119,6 @@ class RegistryLogin(Struct, frozen=True):
 # --- what an engine answers ------------------------------------------------------------------------------------------
 
 
-class EngineVersion(Struct, frozen=True):
-    """An engine's own description."""
-
-    name: str  # docker, podman or simulated
-    version: str
-    api_version: str
-
-
-class EngineInfo(Struct, frozen=True):
-    """The host of an engine, and how many containers and images it has."""
-
-    host: str
-    cpus: int
-    memory_bytes: int
-    architecture: str
-    operating_system: str
-    storage_driver: str
-    containers: int
-    images: int
-
-
 class ContainerState(StrEnum):
     """The state of a container; `ContainerRecord.native_state` keeps the engine's own word."""
 
@@ -168,14 +132,10 @@ class ContainerState(StrEnum):
     DEAD = "dead"
     OTHER = "other"  # a word that is not known here
 
-
-class ContainerHealth(StrEnum):
-    """The result of a container's health check."""
-
-    NONE = "none"
-    STARTING = "starting"
-    HEALTHY = "healthy"
-    UNHEALTHY = "unhealthy"
+    @property
+    def has_ended(self) -> bool:
+        """Whether its program has run and ended, so that it has an exit code."""
+        return self in (ContainerState.EXITED, ContainerState.DEAD)
 
 
 class ContainerRecord(Struct, frozen=True, gc=False):
@@ -188,11 +148,9 @@ class ContainerRecord(Struct, frozen=True, gc=False):
     state: ContainerState
     native_state: str
     labels: Mapping[str, str] = {}
-    created_at: float = 0.0
     ips: Mapping[str, str] = {}  # network -> address
     ports: tuple[PublishedPort, ...] = ()
     volumes: tuple[str, ...] = ()
-    health: ContainerHealth = ContainerHealth.NONE
     exit_code: int | None = None
     oom_killed: bool | None = None
     started_at: float | None = None
@@ -212,10 +170,6 @@ class ContainerImage(Struct, frozen=True):
     id: str
     tags: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()  # name@sha256:...
-    size_bytes: int = 0
-    created_at: float = 0.0
-    labels: Mapping[str, str] = {}
-    architecture: str = ""
 
 
 class ContainerNetwork(Struct, frozen=True):
@@ -224,8 +178,6 @@ class ContainerNetwork(Struct, frozen=True):
     id: str
     name: str
     labels: Mapping[str, str] = {}
-    subnets: tuple[str, ...] = ()
-    internal: bool = False
 
 
 class ContainerVolume(Struct, frozen=True):
@@ -236,15 +188,12 @@ class ContainerVolume(Struct, frozen=True):
 
 
 class ContainerStats(Struct, frozen=True):
-    """What a container has used: processor time and network bytes since its start, the rest at the moment."""
+    """What a container has used: processor time since its start, the rest at the moment."""
 
     id: str
     cpu_s: float
     memory_bytes: int
-    memory_limit_bytes: int
     pids: int
-    received_bytes: int
-    sent_bytes: int
 
 
 class EngineEvent(Struct, frozen=True):
@@ -252,8 +201,6 @@ class EngineEvent(Struct, frozen=True):
 
     kind: str  # container, image, network, volume
     action: str
-    id: str
-    at: float
     labels: Mapping[str, str] = {}
 
 

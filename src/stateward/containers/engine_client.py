@@ -12,14 +12,11 @@ from stateward.containers.container_records import (
     KEY_LABEL,
     SECRETS_LABEL,
     SECRETS_PATH,
-    ContainerHealth,
     ContainerRecord,
     ContainerSpec,
     ContainerState,
     ContainerStats,
     ContainerVolumeSpec,
-    EngineInfo,
-    EngineVersion,
 )
 from stateward.containers.engine_commands import EngineCommands
 from stateward.containers.engine_images import EngineImages
@@ -51,10 +48,8 @@ _LISTED = msgspec.json.Decoder(list[wire.ListedContainer])
 _LISTED_BY_PODMAN = msgspec.json.Decoder(list[wire.PodmanListed])
 _INSPECTED = msgspec.json.Decoder(wire.InspectedContainer)
 _CREATED = msgspec.json.Decoder(resource_wire.CreatedJson)
-_WAITED = msgspec.json.Decoder(resource_wire.WaitJson)
 _STATS = msgspec.json.Decoder(wire.StatsJson)
 _MANY_STATS = msgspec.json.Decoder(wire.PodmanStatsList)
-_HEALTH = msgspec.json.Decoder(wire.HealthJson)
 _INFO = msgspec.json.Decoder(resource_wire.InfoJson)
 _VERSION = msgspec.json.Decoder(resource_wire.VersionJson)
 
@@ -74,20 +69,6 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         self._has_init: bool | None = None  # None: not known yet
         self._rootless: bool | None = None
         self._version = ""
-
-    async def ping(self) -> None:
-        """Return if the engine answers."""
-        await self._transport.call("ping", "GET", "/_ping")
-
-    async def version(self) -> EngineVersion:
-        """Return the engine's name and version."""
-        answer = await self._transport.read(_VERSION, "version", "/version")
-        name = "podman" if self._transport.is_podman else "docker"
-        return EngineVersion(name, answer.Version or "", answer.ApiVersion or "")
-
-    async def info(self) -> EngineInfo:
-        """Return the engine's host and counts."""
-        return resource_wire.info_record(await self._transport.read(_INFO, "info", "/info"))
 
     async def close(self) -> None:
         """Close the connections; containers stay as they are."""
@@ -163,7 +144,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
 
     async def _podman_version(self) -> str:
         if not self._version:
-            self._version = (await self.version()).version
+            self._version = (await self._transport.read(_VERSION, "version", "/version")).Version or ""
         return self._version
 
     async def _create_or_find(self, spec: ContainerSpec) -> tuple[str, bool]:
@@ -322,32 +303,6 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
     async def _remove_secrets(self, name: str) -> None:
         for volume in await self.list_volumes((f"{SECRETS_LABEL}={name}", KEY_LABEL)):
             await self.remove_volume(volume.name)
-
-    async def wait_container(self, container: str, timeout_s: float) -> int | None:
-        """Wait until a container does not run, and return its exit code; None if it still runs after that time."""
-        call, path = f"wait for {container}", f"{container_path(container)}/wait"
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self._transport.call(
-                    call, "POST", path, timeout_s + self._timeout_s, params={"condition": "not-running"}
-                )
-        except TimeoutError:
-            return (await self.inspect_container(container)).exit_code  # an engine that hangs says nothing
-        return self._transport.decode(_WAITED, call, answer.content).status_code
-
-    async def check_health(self, container: str) -> ContainerHealth:
-        """Return the result of a container's health check, which Podman runs now: its timers need systemd."""
-        record = await self.inspect_container(container)
-        if not self._transport.is_podman or record.state is not ContainerState.RUNNING:
-            return record.health
-        path = f"{PODMAN_API}{container_path(container)}/healthcheck"
-        try:
-            health = await self._transport.read(_HEALTH, f"check the health of {container}", path)
-        except EngineRefused as error:
-            if "no defined healthcheck" in error.message:
-                return ContainerHealth.NONE
-            raise
-        return wire.health_record(health)
 
     # --- statistics --------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from stateward.containers.command_kill import MARK_VARIABLE, kill_argv, kill_on_
 from stateward.containers.container_records import ExecEnd, ExecResult, LogChunk, LogStream
 from stateward.containers.engine_output import read_frames
 from stateward.containers.engine_requests import container_path
-from stateward.containers.engine_transport import EngineTransport, write_input
-from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
+from stateward.containers.engine_transport import EngineTransport
+from stateward.containers.errors import EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.containers.port import EXEC_TIMEOUT_S, MAX_OUTPUT_BYTES
 
 EXEC_END_POLLS, EXEC_END_POLL_S = 100, 0.05
@@ -28,8 +28,8 @@ _EXEC = msgspec.json.Decoder(resource_wire.ExecJson)
 class ContainerCommand:
     """A command in a container, from its request to its end."""
 
-    def __init__(self, container: str, argv: Sequence[str], user: str, env: Mapping[str, str]) -> None:
-        self.container, self.argv, self.user, self.env = container, argv, user, env
+    def __init__(self, container: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self.container, self.argv, self.env = container, argv, env
         self.mark, self.id = new_mark(), ""
         self.is_over = True  # whether none of it runs, as far as is known
 
@@ -49,16 +49,14 @@ class EngineCommands:
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",
         env: Mapping[str, str] = {},
         timeout_s: float = EXEC_TIMEOUT_S,
         max_output: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
         """Run a command in a container to its end; raises `ExecTimedOut`."""
-        command = ContainerCommand(container, argv, user, env)
+        command = ContainerCommand(container, argv, env)
         try:
-            return await collect_output(self._stream(command, stdin), timeout_s, max_output)
+            return await collect_output(self._stream(command), timeout_s, max_output)
         except TimeoutError as error:
             raise ExecTimedOut(container, timeout_s, is_over=command.is_over) from error
 
@@ -67,21 +65,16 @@ class EngineCommands:
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",
         env: Mapping[str, str] = {},
     ) -> AsyncGenerator[LogChunk | ExecEnd]:
         """Run a command in a container; yield its output as it comes, and its end."""
-        return self._stream(ContainerCommand(container, argv, user, env), stdin)
+        return self._stream(ContainerCommand(container, argv, env))
 
-    async def _stream(self, command: ContainerCommand, stdin: bytes | None) -> AsyncGenerator[LogChunk | ExecEnd]:
-        if stdin is not None and self._transport.has_tls:  # TLS cannot end one direction of a connection
-            message = "input needs an engine that is reached without TLS"
-            raise EngineRefused(EngineRefusal.INVALID, command.call, message)
-        await self._create(command, has_input=stdin is not None)
+    async def _stream(self, command: ContainerCommand) -> AsyncGenerator[LogChunk | ExecEnd]:
+        await self._create(command)
         command.is_over = False
         try:
-            async with aclosing(self._attach(command, stdin)) as chunks:
+            async with aclosing(self._attach(command)) as chunks:
                 async for chunk in chunks:
                     yield chunk
             exit_code = await self._exit_code(command)
@@ -94,35 +87,29 @@ class EngineCommands:
                 command.is_over = await self._kill(command)
         yield ExecEnd(exit_code)
 
-    async def _create(self, command: ContainerCommand, *, has_input: bool) -> None:
+    async def _create(self, command: ContainerCommand) -> None:
         variables = {**command.env, MARK_VARIABLE: command.mark} if command.mark else command.env
         body = {
-            "AttachStdin": has_input,
             "AttachStdout": True,
             "AttachStderr": True,
             "Tty": False,
             "Cmd": list(command.argv),
             "Env": [f"{name}={value}" for name, value in variables.items()],
-            "User": command.user,
         }
         path = f"{container_path(command.container)}/exec"
         command.id = (await self._transport.read(_CREATED, command.call, path, "POST", json=body)).id
 
-    async def _attach(self, command: ContainerCommand, stdin: bytes | None) -> AsyncGenerator[LogChunk]:
+    async def _attach(self, command: ContainerCommand) -> AsyncGenerator[LogChunk]:
         """Start a command, and yield its output."""
         call, path = command.call, f"/exec/{command.id}/start"
         upgrade = {"Connection": "Upgrade", "Upgrade": "tcp"}
         start = {"Detach": False, "Tty": False}
-        async with self._transport.stream(call, "POST", path, json=start, headers=upgrade) as answer:
-            writer = None if stdin is None else asyncio.create_task(write_input(call, answer, stdin))
-            try:
-                async with aclosing(read_frames(call, answer)) as chunks:
-                    async for chunk in chunks:
-                        yield chunk
-            finally:
-                if writer is not None:
-                    writer.cancel()
-                    await asyncio.gather(writer, return_exceptions=True)  # a program need not read its input
+        async with (
+            self._transport.stream(call, "POST", path, json=start, headers=upgrade) as answer,
+            aclosing(read_frames(call, answer)) as chunks,
+        ):
+            async for chunk in chunks:
+                yield chunk
 
     async def _exit_code(self, command: ContainerCommand) -> int:
         for _ in range(EXEC_END_POLLS):
@@ -152,11 +139,11 @@ class EngineCommands:
         return await asyncio.to_thread(kill_on_host, command.mark, pid, container)
 
     async def _kill_inside(self, command: ContainerCommand) -> bool:
-        """Kill a command by another one of the same user, whose processes it may see."""
-        killer = ContainerCommand(command.container, kill_argv(command.mark), command.user, {})
+        """Kill a command by another one."""
+        killer = ContainerCommand(command.container, kill_argv(command.mark), {})
         killer.mark = ""
-        await self._create(killer, has_input=False)
-        async with aclosing(self._attach(killer, None)) as chunks:
+        await self._create(killer)
+        async with aclosing(self._attach(killer)) as chunks:
             async for _ in chunks:
                 pass
         if await self._exit_code(killer) != 0:

@@ -1,6 +1,6 @@
 """The images of Docker and Podman."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from urllib.parse import quote
 
@@ -22,7 +22,6 @@ TRANSFER_TIMEOUT_S = 600.0
 MIB = 1 << 20
 
 _IMAGE = msgspec.json.Decoder(resource_wire.ImageJson)
-_IMAGES = msgspec.json.Decoder(list[resource_wire.ImageJson])
 _PROGRESS = msgspec.json.Decoder(resource_wire.ProgressJson)
 _TAR = {"Content-Type": "application/x-tar"}
 
@@ -31,11 +30,6 @@ class EngineImages:
     """The part of the client that is about images."""
 
     _transport: EngineTransport
-
-    async def list_images(self) -> Sequence[ContainerImage]:
-        """List the images that the engine has."""
-        images = await self._transport.read(_IMAGES, "list images", "/images/json")
-        return [resource_wire.image_record(image) for image in images]
 
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name, digest or id."""
@@ -68,45 +62,9 @@ class EngineImages:
         answer = await self._transport.call(
             "load images", "POST", "/images/load", TRANSFER_TIMEOUT_S, content=archive, headers=_TAR
         )
-        _last_id("load images", answer.content)
-
-    async def import_image(
-        self, file_system: bytes | AsyncIterator[bytes], name: str, command: Sequence[str] = ()
-    ) -> str:
-        """Make an image of one layer from a tar archive of a file system; returns its id.
-
-        The image gets its name by a second call: Podman ignores the tag that comes with the first.
-        """
-        call, params = f"import {name}", {"fromSrc": "-"}
-        if command:
-            params["changes"] = f"CMD {msgspec.json.encode(command).decode()}"
-        answer = await self._transport.call(
-            call,
-            "POST",
-            "/images/create",
-            TRANSFER_TIMEOUT_S,
-            params=params,
-            content=file_system,
-            headers=_TAR,
-        )
-        image = _last_id(call, answer.content)
-        if not image:
-            raise EngineUnavailable(call, "the answer names no image", sent=True)
-        reference, _ = pull_reference(name)
-        repository, _, tag = reference.rpartition(":")
-        await self._transport.call(call, "POST", f"/images/{image}/tag", params={"repo": repository, "tag": tag})
-        return image
-
-    async def remove_image(self, image: str, *, force: bool = False) -> bool:
-        """Remove an image."""
-        path, params = f"/images/{quote(image, safe='/:@')}", {"force": str(force).lower()}
-        try:
-            await self._transport.call(f"remove image {image}", "DELETE", path, params=params)
-        except EngineRefused as error:
-            if error.reason in (EngineRefusal.NOT_FOUND, EngineRefusal.IMAGE_MISSING):
-                return False
-            raise
-        return True
+        for line in answer.content.splitlines():
+            if line.strip():
+                parse_progress("load images", line)
 
 
 def describe_pull(layers: Mapping[str, PullProgress]) -> str:
@@ -137,10 +95,3 @@ def parse_progress(call: str, line: bytes) -> PullProgress:
     if progress.error:
         raise EngineRefused(refusal_reason(0, progress.error), call, progress.error[:MAX_MESSAGE])
     return resource_wire.progress_record(progress)
-
-
-def _last_id(call: str, content: bytes) -> str:
-    """Return the image id in the last report of a load or import, which may be in the status; raises for an error."""
-    reports = [parse_progress(call, line) for line in content.splitlines() if line.strip()]
-    texts = [text for report in reports for text in (report.layer, report.status)]
-    return next((text for text in reversed(texts) if text.startswith("sha256:")), "")

@@ -33,20 +33,19 @@ class EngineOutput:
     _transport: EngineTransport
 
     async def read_logs(
-        self, container: str, *, tail: int | None = None, since: float | None = None, follow: bool = False
+        self, container: str, *, tail: int | None = None, since: float | None = None
     ) -> AsyncGenerator[LogChunk]:
-        """Yield the output of a container, from a time on in whole seconds; with `follow` until it ends."""
+        """Yield the output of a container, from a time on in whole seconds."""
         params = {
             "stdout": "true",
             "stderr": "true",
-            "follow": str(follow).lower(),
             "tail": "all" if tail is None else str(tail),
             **({} if since is None else {"since": str(int(since))}),
         }
         call, path = f"read the logs of {container}", f"{container_path(container)}/logs"
         async with (
             self._transport.stream(call, "GET", path, params=params) as answer,
-            aclosing(read_frames(call, answer, None if follow else LOG_SILENCE_S)) as chunks,
+            aclosing(read_frames(call, answer, LOG_SILENCE_S)) as chunks,
         ):
             async for chunk in chunks:
                 yield chunk
@@ -101,11 +100,6 @@ class FrameDecoder:
         self._header = b""
         self._stream = LogStream.STDOUT
         self._missing = 0  # bytes of the present frame
-
-    @property
-    def is_between_frames(self) -> bool:
-        """Whether the last frame is whole."""
-        return not self._header and not self._missing
 
     def feed(self, data: bytes) -> Iterator[LogChunk]:
         """Yield the output in these bytes; raises `BadFrame`."""

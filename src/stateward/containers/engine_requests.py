@@ -14,7 +14,6 @@ from stateward.containers.container_records import (
     KEY_LABEL,
     SECRETS_LABEL,
     SECRETS_PATH,
-    ContainerHealthCheck,
     ContainerSpec,
     RegistryLogin,
     VolumeMount,
@@ -38,10 +37,9 @@ def container_body(spec: ContainerSpec) -> Json:
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "Labels": container_labels(spec),
         "User": spec.user,
-        "WorkingDir": spec.working_dir,
         "Hostname": spec.hostname,
         "ExposedPorts": exposed,
-        "StopSignal": spec.stop_signal,
+        "StopSignal": "SIGTERM",
         "StopTimeout": spec.stop_grace_s,
         "HostConfig": _host_config(spec),
     }
@@ -49,8 +47,6 @@ def container_body(spec: ContainerSpec) -> Json:
         body["Cmd"] = list(spec.command)
     if spec.entrypoint is not None:
         body["Entrypoint"] = list(spec.entrypoint)
-    if spec.health_check is not None:
-        body["Healthcheck"] = _health_check(spec.health_check)
     if spec.aliases:
         body["NetworkingConfig"] = {"EndpointsConfig": {spec.network: {"Aliases": list(spec.aliases)}}}
     return body
@@ -105,16 +101,6 @@ def _tmpfs(mount: VolumeMount) -> str:
 
 def _ulimit(name: str, limit: int) -> Json:
     return {"Name": name, "Soft": limit, "Hard": limit}
-
-
-def _health_check(check: ContainerHealthCheck) -> Json:
-    return {
-        "Test": ["CMD", *check.command],
-        "Interval": round(check.interval_s * NANOSECONDS),
-        "Timeout": round(check.timeout_s * NANOSECONDS),
-        "Retries": check.retries,
-        "StartPeriod": round(check.start_period_s * NANOSECONDS),
-    }
 
 
 def check_spec(spec: ContainerSpec) -> None:

@@ -56,15 +56,13 @@ class EngineResources:
     async def create_network(self, spec: ContainerNetworkSpec) -> str:
         """Create a network that no other one reaches, or find it again; returns its id."""
         await self._transport.negotiate()
-        addresses = {"IPAM": {"Config": [{"Subnet": spec.subnet}]}} if spec.subnet else {}
         body = {
             "Name": spec.name,
             "Driver": "bridge",
             "Labels": {**spec.labels, KEY_LABEL: spec.key},
-            "Internal": spec.internal,
+            "Internal": False,
             "CheckDuplicate": True,
             **({"Options": podman_network_options(spec)} if self._transport.is_podman else {}),
-            **addresses,
         }
         try:
             call = f"create network {spec.name}"

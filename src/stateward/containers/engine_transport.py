@@ -150,7 +150,6 @@ class EngineTransport:
             timeout=httpx.Timeout(None, connect=min(timeout_s, CONNECT_TIMEOUT_S), pool=timeout_s),
             trust_env=False,
         )
-        self.has_tls = tls is not None
         self.is_podman = False
         self._prefix = ""
         self._closed = asyncio.Event()
@@ -269,15 +268,6 @@ async def _read_raw(response: "httpx.Response") -> AsyncGenerator[bytes]:
 async def _read_upgraded(stream: Any) -> AsyncGenerator[bytes]:  # noqa: ANN401 - httpcore's stream, which httpx hides
     while piece := await stream.read(PIECE_BYTES):
         yield piece
-
-
-async def write_input(call: str, response: "httpx.Response", data: bytes) -> None:
-    """Write to the program at the other end of a changed protocol, and end its input."""
-    stream = response.extensions["network_stream"]
-    with _unanswered(call):
-        await stream.write(data)
-        # The reading half stays open, which httpcore has no call for.
-        stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from datetime import datetime
 from msgspec import Struct
 
 from stateward.containers.container_records import (
-    ContainerHealth,
     ContainerRecord,
     ContainerState,
     ContainerStats,
@@ -60,7 +59,6 @@ class ListedContainer(ApiObject, frozen=True, gc=False):
     names: list[str] | None = None
     image: str | None = None
     image_i_d: str | None = None
-    created: int | None = None
     labels: dict[str, str] | None = None
     state: str | None = None
     status: str | None = None
@@ -77,12 +75,6 @@ class PodmanListed(Struct, frozen=True):
     State: str | None = None
 
 
-class HealthJson(ApiObject, frozen=True, gc=False):
-    """The result of a health check."""
-
-    status: str | None = None
-
-
 class StateJson(ApiObject, frozen=True, gc=False):
     """The state of a container, as inspected."""
 
@@ -93,7 +85,6 @@ class StateJson(ApiObject, frozen=True, gc=False):
     error: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
-    health: HealthJson | None = None
 
 
 class ConfigJson(ApiObject, frozen=True, gc=False):
@@ -108,7 +99,6 @@ class InspectedContainer(ApiObject, frozen=True, gc=False):
 
     id: str
     name: str | None = None
-    created: str | None = None
     image: str | None = None
     state: StateJson | None = None
     config: ConfigJson | None = None
@@ -132,9 +122,7 @@ _STATES = {
 KILLED_EXIT = 137
 """The exit code after SIGKILL."""
 _EXIT_CODE = re.compile(r"^Exited \((-?\d+)\)")
-_HEALTH = re.compile(r"\((?:health: )?(starting|healthy|unhealthy)\)$")
 _NO_NAME = ("",)
-_ENDED = (ContainerState.EXITED, ContainerState.DEAD)
 
 
 def container_state(word: str | None) -> ContainerState:
@@ -143,10 +131,9 @@ def container_state(word: str | None) -> ContainerState:
 
 
 def listed_record(container: ListedContainer) -> ContainerRecord:
-    """Return a listed container; its exit code and health stand in a sentence for people."""
+    """Return a listed container; its exit code is part of a sentence for people."""
     status, state = container.status or "", container_state(container.state)
-    health = _HEALTH.search(status) if status.endswith(")") else None
-    exit_code = _EXIT_CODE.match(status) if state in _ENDED else None
+    exit_code = _EXIT_CODE.match(status) if state.has_ended else None
     return ContainerRecord(
         container.id,
         (container.names or _NO_NAME)[0].removeprefix("/"),
@@ -155,11 +142,9 @@ def listed_record(container: ListedContainer) -> ContainerRecord:
         state,
         container.state or "",
         container.labels or {},
-        float(container.created or 0),
         _addresses(container.network_settings),
         tuple([_listed_port(port) for port in container.ports if port.PublicPort]) if container.ports else (),
         _volumes(container.mounts) if container.mounts else (),
-        ContainerHealth(health[1]) if health else ContainerHealth.NONE,
         int(exit_code[1]) if exit_code else None,
     )
 
@@ -176,12 +161,10 @@ def inspected_record(container: InspectedContainer) -> ContainerRecord:
         meaning,
         state.status or "",
         config.labels or {},
-        seconds_of(container.created) or 0.0,
         _addresses(container.network_settings),
         _inspected_ports(container.network_settings),
         _volumes(container.mounts),
-        health_record(state.health),
-        state.exit_code if meaning in _ENDED else None,
+        state.exit_code if meaning.has_ended else None,
         _is_oom_killed(state),
         seconds_of(state.started_at),
         seconds_of(state.finished_at),
@@ -196,12 +179,6 @@ def _is_oom_killed(state: StateJson) -> bool | None:
     Podman on hosts with version 1 of control groups says no whatever happened.
     """
     return None if not state.o_o_m_killed and state.exit_code == KILLED_EXIT else state.o_o_m_killed
-
-
-def health_record(health: HealthJson | None) -> ContainerHealth:
-    """Return the result of a health check."""
-    word = health.status if health else ""
-    return ContainerHealth(word) if word in set(ContainerHealth) else ContainerHealth.NONE
 
 
 def _addresses(settings: NetworkSettingsJson | None) -> dict[str, str]:
@@ -259,7 +236,6 @@ class MemoryJson(Struct, frozen=True):
     """The memory's part of the statistics."""
 
     usage: int | None = None
-    limit: int | None = None
     stats: dict[str, int] | None = None
 
 
@@ -269,20 +245,12 @@ class PidsJson(Struct, frozen=True):
     current: int | None = None
 
 
-class InterfaceJson(Struct, frozen=True):
-    """The bytes of one network interface."""
-
-    rx_bytes: int | None = None
-    tx_bytes: int | None = None
-
-
 class StatsJson(Struct, frozen=True):
     """The statistics of one container, as both engines write them."""
 
     cpu_stats: CpuJson | None = None
     memory_stats: MemoryJson | None = None
     pids_stats: PidsJson | None = None
-    networks: dict[str, InterfaceJson] | None = None
 
 
 class PodmanStats(Struct, frozen=True):
@@ -291,10 +259,7 @@ class PodmanStats(Struct, frozen=True):
     ContainerID: str
     CPUNano: int | None = None
     MemUsage: int | None = None
-    MemLimit: int | None = None
     PIDs: int | None = None
-    NetInput: int | None = None
-    NetOutput: int | None = None
 
 
 class PodmanStatsList(ApiObject, frozen=True, gc=False):
@@ -311,16 +276,12 @@ def stats_record(container: str, stats: StatsJson) -> ContainerStats | None:
     pids = (stats.pids_stats and stats.pids_stats.current) or 0
     if not pids:
         return None
-    interfaces = (stats.networks or {}).values()
     cache = (memory.stats or {}).get("inactive_file", (memory.stats or {}).get("total_inactive_file", 0))
     return ContainerStats(
         container,
         ((cpu and cpu.total_usage) or 0) / 1e9,
         max((memory.usage or 0) - cache, 0),
-        memory.limit or 0,
         pids,
-        sum(interface.rx_bytes or 0 for interface in interfaces),
-        sum(interface.tx_bytes or 0 for interface in interfaces),
     )
 
 
@@ -330,8 +291,5 @@ def podman_stats_record(stats: PodmanStats) -> ContainerStats:
         stats.ContainerID,
         (stats.CPUNano or 0) / 1e9,
         stats.MemUsage or 0,
-        stats.MemLimit or 0,
         stats.PIDs or 0,
-        stats.NetInput or 0,
-        stats.NetOutput or 0,
     )

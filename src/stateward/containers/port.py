@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from stateward.containers.container_records import (
-    ContainerHealth,
     ContainerImage,
     ContainerNetwork,
     ContainerNetworkSpec,
@@ -22,8 +21,6 @@ from stateward.containers.container_records import (
     ContainerVolume,
     ContainerVolumeSpec,
     EngineEvent,
-    EngineInfo,
-    EngineVersion,
     ExecEnd,
     ExecResult,
     LogChunk,
@@ -39,15 +36,6 @@ EXEC_TIMEOUT_S = 60.0
 
 class ContainerEngine(Protocol):
     """An engine on one host. Every method may be called concurrently."""
-
-    async def ping(self) -> None:
-        """Return if the engine answers."""
-
-    async def version(self) -> EngineVersion:
-        """Return the engine's name and version."""
-
-    async def info(self) -> EngineInfo:
-        """Return the engine's host and counts."""
 
     async def isolates_networks(self) -> bool:
         """Tell whether networks stay isolated from each other, whatever containers end."""
@@ -84,24 +72,16 @@ class ContainerEngine(Protocol):
     async def remove_container(self, container: str, *, force: bool = False) -> bool:
         """Remove a container with its anonymous volumes and secret files; by force also one that runs."""
 
-    async def wait_container(self, container: str, timeout_s: float) -> int | None:
-        """Wait until a container does not run, and return its exit code; None if it still runs after that time."""
-
-    async def check_health(self, container: str) -> ContainerHealth:
-        """Return the result of a container's health check, which is run now if the engine does not do so by itself."""
-
     def read_logs(
-        self, container: str, *, tail: int | None = None, since: float | None = None, follow: bool = False
+        self, container: str, *, tail: int | None = None, since: float | None = None
     ) -> AsyncGenerator[LogChunk]:
-        """Yield the output of a container, from a time on in whole seconds; with `follow` until it ends."""
+        """Yield the output of a container, from a time on in whole seconds."""
 
     async def exec(
         self,
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",
         env: Mapping[str, str] = {},
         timeout_s: float = EXEC_TIMEOUT_S,
         max_output: int = MAX_OUTPUT_BYTES,
@@ -116,8 +96,6 @@ class ContainerEngine(Protocol):
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",
         env: Mapping[str, str] = {},
     ) -> AsyncGenerator[LogChunk | ExecEnd]:
         """Run a command in a container; yield its output as it comes, and its end.
@@ -133,9 +111,6 @@ class ContainerEngine(Protocol):
 
     # --- images ------------------------------------------------------------------------------------------------------
 
-    async def list_images(self) -> Sequence[ContainerImage]:
-        """List the images that the engine has."""
-
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name, digest or id."""
 
@@ -144,17 +119,6 @@ class ContainerEngine(Protocol):
 
     async def load_images(self, archive: bytes | AsyncIterator[bytes]) -> None:
         """Load images from a tar archive of images."""
-
-    async def import_image(
-        self, file_system: bytes | AsyncIterator[bytes], name: str, command: Sequence[str] = ()
-    ) -> str:
-        """Make an image of one layer from a tar archive of a file system; returns its id.
-
-        `command` is what its containers run if their spec says nothing.
-        """
-
-    async def remove_image(self, image: str, *, force: bool = False) -> bool:
-        """Remove an image."""
 
     # --- networks and volumes ----------------------------------------------------------------------------------------
 

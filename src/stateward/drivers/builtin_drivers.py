@@ -1,5 +1,8 @@
 """The declarations of the drivers that come with Stateward; each imports its driver when it makes one."""
 
+from collections.abc import Callable
+from importlib import import_module
+
 from msgspec.structs import replace
 
 from stateward.drivers.driver_plugin import DriverPlugin, DriverSetup
@@ -24,34 +27,14 @@ def _qemu(setup: DriverSetup) -> Driver:
     return QemuDriver(with_folder(setup), setup.meter)
 
 
-def _container(setup: DriverSetup) -> Driver:
-    from stateward.drivers.container import ContainerDriver
+def _by_class(module: str, name: str) -> Callable[[DriverSetup], Driver]:
+    """Return a function that makes a driver from its region only, and imports its class for that."""
 
-    return ContainerDriver(setup.region, setup.meter)
+    def make(setup: DriverSetup) -> Driver:
+        driver: Driver = getattr(import_module(module), name)(setup.region, setup.meter)
+        return driver
 
-
-def _aws(setup: DriverSetup) -> Driver:
-    from stateward.drivers.aws import AwsDriver
-
-    return AwsDriver(setup.region, setup.meter)
-
-
-def _azure(setup: DriverSetup) -> Driver:
-    from stateward.drivers.azure import AzureDriver
-
-    return AzureDriver(setup.region, setup.meter)
-
-
-def _gcp(setup: DriverSetup) -> Driver:
-    from stateward.drivers.gcp import GcpDriver
-
-    return GcpDriver(setup.region, setup.meter)
-
-
-def _openstack(setup: DriverSetup) -> Driver:
-    from stateward.drivers.openstack import OpenStackDriver
-
-    return OpenStackDriver(setup.region, setup.meter)
+    return make
 
 
 def with_folder(setup: DriverSetup) -> ProviderRegion:
@@ -69,10 +52,18 @@ qemu = DriverPlugin(
     on_host=True,
     options=("folder", "keep", "arch", "accel", "bandwidth", "images", "ssh_ports"),
 )
-container = DriverPlugin(_container, on_host=True, options=("engine", "network", "command", "pull", "keep", "timeout"))
-aws = DriverPlugin(_aws, on_host=False, options=("endpoint_url", "connect_timeout", "read_timeout"))
+container = DriverPlugin(
+    _by_class("stateward.drivers.container", "ContainerDriver"),
+    on_host=True,
+    options=("engine", "network", "command", "pull", "keep", "timeout"),
+)
+aws = DriverPlugin(
+    _by_class("stateward.drivers.aws", "AwsDriver"),
+    on_host=False,
+    options=("endpoint_url", "connect_timeout", "read_timeout"),
+)
 azure = DriverPlugin(
-    _azure,
+    _by_class("stateward.drivers.azure", "AzureDriver"),
     on_host=False,
     options=(
         "resource_group",
@@ -85,7 +76,7 @@ azure = DriverPlugin(
     ),
 )
 gcp = DriverPlugin(
-    _gcp,
+    _by_class("stateward.drivers.gcp", "GcpDriver"),
     on_host=False,
     options=(
         "project",
@@ -98,5 +89,7 @@ gcp = DriverPlugin(
     ),
 )
 openstack = DriverPlugin(
-    _openstack, on_host=False, options=("suspend", "config_drive", "connect_timeout", "read_timeout", "settle_time")
+    _by_class("stateward.drivers.openstack", "OpenStackDriver"),
+    on_host=False,
+    options=("suspend", "config_drive", "connect_timeout", "read_timeout", "settle_time"),
 )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import Confinement
 from stateward.drivers.port import Driver, Meter, ProviderRegion
+from stateward.workloads.confinement import Confinement
 
 if TYPE_CHECKING:
     from stateward.drivers.simulated import SimulatedCloud

@@ -3,59 +3,39 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from random import Random
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack
 
 import msgspec
 
 from stateward.aio.struct_types import prepare_struct_types
 from stateward.aio.supervise import close_each
-from stateward.engine import external_reports
+from stateward.engine import errors, snapshots
 from stateward.engine.accept import groups
 from stateward.engine.accept.accept import Verdict, accept_function, plan
 from stateward.engine.accept.idempotency import RefusedBefore, note_replay
 from stateward.engine.accept.sequences import RequestSequence, accept_sequences
 from stateward.engine.dry_run import end_dry_run, is_dry_run
-from stateward.engine.errors import (
-    EngineNotEntered,
-    KeyReused,
-    MissingHandlers,
-    NoneAllowed,
-    NotFound,
-    OperationCancelled,
-    OperationFailed,
-    OperationTimedOut,
-    UnknownKind,
-)
-from stateward.engine.external_reports import ExternalReport, Sighting, record_sightings
+from stateward.engine.external_reports import ExternalReport, Sighting, record_external_reports, record_sightings
 from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.maintenance.forget import forget
 from stateward.engine.maintenance.state_migration import refuse_unknown_states
 from stateward.engine.protection import set_namespace_flag, set_object_flag
 from stateward.engine.queries import Recovered, recovered, state_at, watch
-from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
+from stateward.engine.requests import STORED_FORMS, Accepted, CreateOptions, Creation, Request, RequestOptions
 from stateward.engine.signals import SignalRequest, send_signal
-from stateward.engine.snapshots import (
-    Completed,
-    HistoryEntry,
-    ObjectSnapshot,
-    OperationSnapshot,
-    history_entry,
-    object_snapshot,
-    operation_snapshot,
-)
-from stateward.engine.transaction_batcher import TransactionBatcher
+from stateward.engine.transaction_batcher import TransactionBatcher, transaction_batcher
 from stateward.engine.waiters import ENDED_STATUSES, OperationWaiters
 from stateward.engine.worker.lease import LEASE_S
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S
 from stateward.engine.worker.worker import Worker
 from stateward.errors import BadInput, StatewardError
-from stateward.lifecycle import CLOCK, NO_FACTS, TIMED_OUT, USER
+from stateward.lifecycle import CLOCK, TIMED_OUT, USER
 from stateward.naming import check_new_object, new_id
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
 from stateward.store.filters import OPEN_STATUSES, JournalFilter, OperationCursor, OperationFilter, Selector
-from stateward.store.port import Store, StuckWork, Tx
+from stateward.store.port import Store, StuckWork
 from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Status, Timer, to_json
 
 CANCEL_BATCH = 500
@@ -98,10 +78,10 @@ class Engine:
             )
         self._requests: TransactionBatcher[Request, Accepted] = TransactionBatcher(self._accept, chance)
         self._sequences: TransactionBatcher[RequestSequence, Accepted] = TransactionBatcher(
-            self._accept_sequences, chance
+            lambda batch: accept_sequences(store, self.kinds, batch), chance
         )
-        self._external_reports: TransactionBatcher[ExternalReport, bool] = TransactionBatcher(
-            self._record_reports, chance
+        self._external_reports: TransactionBatcher[ExternalReport, bool] = transaction_batcher(
+            store, chance, lambda tx, reports: record_external_reports(tx, self.kinds, reports)
         )
         self._waiters = OperationWaiters(store)
         self._is_entered = False
@@ -120,7 +100,9 @@ class Engine:
 
     async def open(self) -> None:
         """Open the store and accept requests; nothing is carried out here before `start_worker`."""
-        self._require_handlers()
+        missing = {kind.name: names for kind in self.kinds if (names := kind.missing_handlers())}
+        if self.worker is not None and missing:
+            raise errors.MissingHandlers(missing)
         prepare_struct_types()
         await self.store.open()
         self._is_entered = True
@@ -157,11 +139,6 @@ class Engine:
         if self.worker is not None:
             await self.worker.drain()
 
-    def _require_handlers(self) -> None:
-        missing = {kind.name: names for kind in self.kinds if (names := kind.missing_handlers())}
-        if self.worker is not None and missing:
-            raise MissingHandlers(missing)
-
     @property
     def _open_store(self) -> Store:
         """The store of an engine that was entered; raises if it was not."""
@@ -170,7 +147,7 @@ class Engine:
 
     def _require_entered(self) -> None:
         if not self._is_entered:
-            raise EngineNotEntered
+            raise errors.EngineNotEntered
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +162,7 @@ class Engine:
         labels: dict[str, str] | None = None,
         parent: str | None = None,
         queue: str | None = None,
-        **how: Any,  # noqa: ANN401 - see `act`
+        **how: Unpack[RequestOptions],
     ) -> Accepted:
         """Create an object, by the first action of its lifecycle: `create`, or the only one there is."""
         name = kind.name if isinstance(kind, Kind) else kind
@@ -193,9 +170,17 @@ class Engine:
         action = action or self.kinds[name].lifecycle.creating_action()
         return await self.submit(self.request(ns, object, action, spec=spec, creates=creates, **how))
 
-    async def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401
-        """Submit an action on an object; see `request` for the options."""
-        return await self.submit(self.request(ns, object, action, **how))
+    async def act(
+        self,
+        ns: str,
+        object: str,  # noqa: A002
+        action: str,
+        *,
+        spec: Any = None,  # noqa: ANN401
+        **how: Unpack[RequestOptions],
+    ) -> Accepted:
+        """Submit an action on an object."""
+        return await self.submit(self.request(ns, object, action, spec=spec, **how))
 
     async def run(
         self,
@@ -205,22 +190,23 @@ class Engine:
         *,
         kind: str | Kind | None = None,
         seconds: float | None = None,
-        **how: Any,  # noqa: ANN401 - see `act`, and with a kind `create`
-    ) -> Completed:
+        **how: Unpack[CreateOptions],
+    ) -> snapshots.Completed:
         """Submit an action and wait for its end; with a `kind`, the action creates the object.
 
         Raises an `OperationFailed` unless the operation succeeds, and TimeoutError if that takes longer than `seconds`;
         the operation then goes on.
         """
+        options: dict[str, Any] = {**how}
         if kind is None:
-            accepted = await self.act(ns, object, action, **how)
+            accepted = await self.act(ns, object, action, **options)
         else:
-            accepted = await self.create(ns, object, kind, action, **how)
+            accepted = await self.create(ns, object, kind, action, **options)
         if accepted.operation is None:
-            return Completed(self._object_snapshot(accepted.object), None)
+            return snapshots.Completed(self._object_snapshot(accepted.object), None)
         ended = await self.wait(ns, accepted.operation.id, seconds, check=True)
         record = await self._open_store.reader.object(Key(ns, object))
-        return Completed(self._object_snapshot(record or accepted.object), ended)
+        return snapshots.Completed(self._object_snapshot(record or accepted.object), ended)
 
     def request(
         self,
@@ -228,21 +214,9 @@ class Engine:
         object: str,  # noqa: A002
         action: str,
         *,
-        actor: str = USER,
-        who: str = "",
-        facts: Iterable[str] = NO_FACTS,
-        args: Any = None,  # noqa: ANN401 - anything that is JSON
-        spec: Any = None,  # noqa: ANN401
-        seen: Any = None,  # noqa: ANN401
+        spec: Any = None,  # noqa: ANN401 - anything that is JSON
         creates: Creation | None = None,
-        key: str | None = None,
-        version: int | None = None,
-        priority: int = 0,
-        not_before: float = 0.0,
-        tree: str | None = None,
-        locks: Sequence[LockRequest] = (),
-        wait: bool = False,
-        also_locks: Sequence[str] = (),
+        **options: Unpack[RequestOptions],
     ) -> Request:
         """Build a request; it gets its operation's id here, so that it can be submitted again without harm."""
         for field, name in (("id", object), ("ns", ns)):
@@ -250,27 +224,9 @@ class Engine:
                 raise BadInput(field, name, "a name without NUL")
         if creates is not None:  # now, because no store can look some names up
             check_new_object(ns, object)
-        return Request(
-            ns=ns,
-            object=object,
-            action=action,
-            op=self._new_id(),
-            actor=actor,
-            who=who,
-            facts=frozenset(facts),
-            args=EMPTY if args is None else to_json(args),
-            spec=None if spec is None else to_json(spec),
-            seen=None if seen is None else to_json(seen),
-            creates=creates,
-            key=key,
-            version=version,
-            priority=priority,
-            not_before=not_before,
-            tree=tree,
-            locks=tuple(locks),
-            wait=wait,
-            also_locks=tuple(also_locks),
-        )
+        given = {name: value for name, value in {"actor": USER, "spec": spec, **options}.items() if value is not None}
+        given.update((name, STORED_FORMS[name](given[name])) for name in STORED_FORMS.keys() & given.keys())
+        return Request(ns, object, action, self._new_id(), creates=creates, **given)
 
     async def submit(self, request: Request) -> Accepted:
         """Submit a request; raises a denial, which has changed nothing."""
@@ -314,30 +270,25 @@ class Engine:
 
         One transaction accepts them.
         """
-        verdict = await self._accept_group(whole, members, each, acts_alone=acts_alone)
-        note_replay((whole or each).key, again=verdict.again)
-        return verdict
-
-    async def _accept_group(
-        self, whole: Request | None, members: Selector, each: Request, *, acts_alone: bool
-    ) -> groups.GroupVerdict:
+        verdict: groups.GroupVerdict | StatewardError
         try:
-            return await self._open_store.transact(
+            verdict = await self._open_store.transact(
                 lambda tx: groups.accept_group(
                     tx, self.kinds, whole, members, each, self._new_id, acts_alone=acts_alone
                 )
             )
-        except (StoreError, KeyReused, RefusedBefore, UnknownKind):
+        except (StoreError, errors.KeyReused, RefusedBefore, errors.UnknownKind):
             raise
         except StatewardError as error:
             asked, refusal = groups.keyed_request(whole, members, each), error
             if asked.key is None:
                 raise
-        verdict = await self._open_store.transact(
-            lambda tx: groups.store_group_refusal(tx, self.kinds, whole, asked, refusal)
-        )
+            verdict = await self._open_store.transact(
+                lambda tx: groups.store_group_refusal(tx, self.kinds, whole, asked, refusal)
+            )
         if isinstance(verdict, StatewardError):
             raise verdict
+        note_replay((whole or each).key, again=verdict.again)
         return verdict
 
     async def choose_once(
@@ -346,7 +297,7 @@ class Engine:
         """Return the objects of a bulk action with a key: those that the first request chose (see `groups`)."""
         return await self._open_store.transact(lambda tx: groups.choose_once(tx, members, each, choice))
 
-    async def explain_none_allowed(self, whole: Request, error: NoneAllowed) -> StatewardError:
+    async def explain_none_allowed(self, whole: Request, error: errors.NoneAllowed) -> StatewardError:
         """Return the error to report if no member of a group allows an action: the whole's own, if it refuses too."""
         return await self._open_store.transact(lambda tx: groups.explain_none_allowed(tx, self.kinds, whole, error))
 
@@ -420,7 +371,9 @@ class Engine:
             await self._open_store.transact(lambda tx: record_sightings(tx, self.kinds, sightings)) if sightings else []
         )
 
-    async def wait(self, ns: str, op: str, seconds: float | None = None, *, check: bool = False) -> OperationSnapshot:
+    async def wait(
+        self, ns: str, op: str, seconds: float | None = None, *, check: bool = False
+    ) -> snapshots.OperationSnapshot:
         """Wait until an operation has ended; raises TimeoutError if it takes longer.
 
         With `check`, an operation that did not succeed raises an `OperationFailed`.
@@ -430,16 +383,18 @@ class Engine:
             raise await self._failure_of(ended)
         return self._operation_snapshot(ended)
 
-    async def _failure_of(self, ended: Operation) -> OperationFailed:
+    async def _failure_of(self, ended: Operation) -> errors.OperationFailed:
         """Return the error of an operation that did not succeed; the journal tells a deadline from a failure."""
         reader = self._open_store.reader
         record = await reader.object(Key(ended.ns, ended.object))
         state = None if record is None or record.removed else record.state
         if ended.status is Status.CANCELLED:
-            return OperationCancelled(self._operation_snapshot(ended), state)
+            return errors.OperationCancelled(self._operation_snapshot(ended), state)
         entries = await reader.journal(0, 1000, JournalFilter(ended.ns, ended.object, op=ended.id, actor=CLOCK))
         is_timed_out = any(entry.event == TIMED_OUT for entry in entries)
-        return (OperationTimedOut if is_timed_out else OperationFailed)(self._operation_snapshot(ended), state)
+        return (errors.OperationTimedOut if is_timed_out else errors.OperationFailed)(
+            self._operation_snapshot(ended), state
+        )
 
     async def wait_record(self, ns: str, op: str, seconds: float | None = None) -> Operation:
         """Wait until an operation has ended, and return its row of the store, as `wait` does without decoding it."""
@@ -508,7 +463,7 @@ class Engine:
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    async def get(self, ns: str, object: str) -> ObjectSnapshot:  # noqa: A002
+    async def get(self, ns: str, object: str) -> snapshots.ObjectSnapshot:  # noqa: A002
         """Return an object, or raise `NotFound`."""
         return self._object_snapshot(await self.record(ns, object))
 
@@ -516,19 +471,19 @@ class Engine:
         """Return the row of an object in the store, as `get` does without decoding it."""
         record = await self._open_store.reader.object(Key(ns, object))
         if record is None or record.removed:
-            raise NotFound(ns, object)
+            raise errors.NotFound(ns, object)
         return record
 
-    async def history(self, ns: str, object: str, limit: int = 1000) -> list[HistoryEntry]:  # noqa: A002
+    async def history(self, ns: str, object: str, limit: int = 1000) -> list[snapshots.HistoryEntry]:  # noqa: A002
         """Return the history of an object: what happened, by whom and why, rejected reports included."""
         entries = await self._open_store.reader.journal(0, limit, JournalFilter(ns=ns, object=object))
-        return [history_entry(entry, self.kinds.types(entry.kind)) for entry in entries]
+        return [snapshots.history_entry(entry, self.kinds.types(entry.kind)) for entry in entries]
 
-    def _object_snapshot(self, record: Object) -> ObjectSnapshot:
-        return object_snapshot(record, self.kinds.types(record.kind))
+    def _object_snapshot(self, record: Object) -> snapshots.ObjectSnapshot:
+        return snapshots.object_snapshot(record, self.kinds.types(record.kind))
 
-    def _operation_snapshot(self, operation: Operation) -> OperationSnapshot:
-        return operation_snapshot(operation, self.kinds.types(operation.kind))
+    def _operation_snapshot(self, operation: Operation) -> snapshots.OperationSnapshot:
+        return snapshots.operation_snapshot(operation, self.kinds.types(operation.kind))
 
     async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
         """Return the state of an object at a time, or None if it did not exist, or if that time was pruned."""
@@ -558,13 +513,3 @@ class Engine:
         if self.worker is not None:
             return await self.worker.accept(requests)
         return await self.store.transact(accept_function(self.kinds, requests))
-
-    async def _accept_sequences(self, batch: Sequence[RequestSequence]) -> Sequence[Accepted | StatewardError]:
-        return await accept_sequences(self.store, self.kinds, batch)
-
-    async def _record_reports(self, reports: Sequence[ExternalReport]) -> Sequence[bool | StatewardError]:
-        return await self.store.transact(lambda tx: _record_external_reports(tx, self.kinds, reports))
-
-
-async def _record_external_reports(tx: Tx, kinds: Kinds, reports: Sequence[ExternalReport]) -> list[bool]:
-    return await external_reports.record_external_reports(tx, kinds, list(reports))

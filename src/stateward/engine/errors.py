@@ -224,10 +224,6 @@ class NotYourOperation(Denied, code="forbidden"):
     text = "operation {op} is not the caller's: {action!r} of {kind} is not for the actor {actor}"
 
 
-def _all_members(count: int) -> str:
-    return "the only member" if count == 1 else f"all {count:,} members"
-
-
 class NoneAllowed(Denied, code="none_allowed"):
     """No member of a group allows the action."""
 
@@ -238,7 +234,8 @@ class NoneAllowed(Denied, code="none_allowed"):
         if not self.skipped:
             return f"{self.action!r} has no members to act on"
         reasons = "; ".join(f"{name}: {why}" for name, why in list(self.skipped.items())[:3])
-        return f"{self.action!r} is refused by {_all_members(len(self.skipped))}: {reasons}"
+        members = "the only member" if len(self.skipped) == 1 else f"all {len(self.skipped):,} members"
+        return f"{self.action!r} is refused by {members}: {reasons}"
 
 
 class OperationFailed(StatewardError, code="operation_failed"):

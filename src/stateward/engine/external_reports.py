@@ -38,13 +38,12 @@ class ExternalReport(Struct, frozen=True):
     version: int | None = None  # the one that the party has read: if it has changed, the report is dropped
 
 
-async def record_external_reports(tx: Tx, kinds: Kinds, reports: list[ExternalReport]) -> list[bool]:
+async def record_external_reports(tx: Tx, kinds: Kinds, reports: Sequence[ExternalReport]) -> list[bool]:
     """Record a batch of reports; returns for each whether it counted. The others are journaled as rejected."""
     uow = UnitOfWork(tx)
     await uow.load({Key(report.ns, report.object) for report in reports})
     await uow.load_operations({Key(report.ns, report.op) for report in reports})
-    trees = {Key(operation.ns, operation.tree) for operation in uow.operations.values() if operation.tree is not None}
-    await uow.load_locks(trees)
+    await uow.load_locks_of(uow.operations.values())
     counted = [_record_report(uow, kinds, report) for report in reports]
     await run_end_hooks(uow, kinds)
     await promote_waiters(uow)
@@ -108,7 +107,9 @@ async def record_sightings(tx: Tx, kinds: Kinds, sightings: Sequence[Sighting]) 
 
 def _record_sighting(uow: UnitOfWork, kinds: Kinds, sighting: Sighting) -> bool:
     record = uow.objects.get(Key(sighting.ns, sighting.object))
-    if record is None or record.removed or record.kind not in kinds or not _is_newer(sighting, record):
+    if record is None or record.removed or record.kind not in kinds:
+        return False
+    if record.op is not None or record.since > sighting.at:  # the provider was asked before the object came to rest
         return False
     try:
         move = decide(kinds[record.kind].lifecycle, record.state, sighting.event, PROVIDER)
@@ -118,8 +119,3 @@ def _record_sighting(uow: UnitOfWork, kinds: Kinds, sighting: Sighting) -> bool:
         return False
     change_state(uow, record, move, "", None, seen=sighting.seen, error=sighting.reason)
     return True
-
-
-def _is_newer(sighting: Sighting, record: Object) -> bool:
-    """Return whether the provider was asked after the object came to rest; an older sighting shows an earlier state."""
-    return record.op is None and record.since <= sighting.at

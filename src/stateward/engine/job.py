@@ -18,36 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.aio.coalescer import CALL_END_TIMEOUT_S
+from stateward.engine import job_steps, work_errors
 from stateward.engine.finish.claim_reports import Ending, Pause, Phase, Requeue
-from stateward.engine.job_steps import (
-    CHILDREN,
-    END_AFTER_UNDO,
-    PHASE,
-    RETRY,
-    SLEEP,
-    TIME,
-    UNDO,
-    UNDONE,
-    WAIT,
-    Steps,
-    check_step_name,
-    failed_undos,
-    note_attempt,
-    pending_undos,
-)
 from stateward.engine.kind_types import KindTypes
-from stateward.engine.provider_calls import CallLog, WatchedCall
+from stateward.engine.provider_calls import CallLog, RecordedCall, WatchedCall
 from stateward.engine.requests import Request
-from stateward.engine.work_errors import (
-    PastDeadline,
-    Permanent,
-    Retry,
-    SignalTimedOut,
-    StepFailed,
-    Suspended,
-    merge_errors,
-    parts_of,
-)
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 from stateward.store.records import Claim, Key, Status, to_json
@@ -77,10 +52,12 @@ class JobContext(Protocol):
     async def trouble(self, job: Job, text: str) -> None:
         """Journal an error that keeps a job from making progress."""
 
-    async def checkpoint(self, job: Job, steps: Steps, event: str | None = None, reason: str | None = None) -> None:
+    async def checkpoint(
+        self, job: Job, steps: job_steps.Steps, event: str | None = None, reason: str | None = None
+    ) -> None:
         """Store the finished steps; with an event, journal it in the same transaction."""
 
-    async def take_signal(self, job: Job, signal: str, key: str, steps: Steps) -> dict[str, Any] | None:
+    async def take_signal(self, job: Job, signal: str, key: str, steps: job_steps.Steps) -> dict[str, Any] | None:
         """Take the oldest signal of a name, store it under a key of the steps, and return it; None if there is none."""
 
     async def set_timer(self, job: Job, action: str, at: float | None) -> None:
@@ -92,7 +69,7 @@ class JobContext(Protocol):
     async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase."""
 
-    async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> Steps:
+    async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> job_steps.Steps:
         """Start the children of a step; returns the job's steps if no child began."""
 
 
@@ -130,7 +107,7 @@ class Job:
         self._clock = asyncio.get_running_loop().time  # also for handlers in threads
         self._claimed_at, self._started_at = claimed_at, self._clock()
         self._ends_at = self._started_at + remaining_s
-        self._steps: Steps = msgspec.json.decode(claim.operation.steps)
+        self._steps: job_steps.Steps = msgspec.json.decode(claim.operation.steps)
         self._writing = asyncio.Lock()  # each write stores all steps, so one that overtakes another would lose some
         self._calls: CallLog | None = None  # most operations call no provider
         self._undos: dict[str, Undo] = {}  # bounded by: the steps of one operation
@@ -237,14 +214,16 @@ class Job:
         """Remove the timer of an action of this object, if there is one."""
         await self._context.set_timer(self, action, None)
 
-    async def once(self, step: str, work: StepWork, *, undo: Undo | None = None, retry: Retry | None = None) -> Any:  # noqa: ANN401 - what the step returned
+    async def once(
+        self, step: str, work: StepWork, *, undo: Undo | None = None, retry: work_errors.Retry | None = None
+    ) -> Any:  # noqa: ANN401 - what the step returned
         """Run a step of a composite action, unless it is finished; its result (JSON) is stored.
 
         `work` is an async function, or a plain one that does not block, such as `lambda: uuid4().hex`. `undo` gets the
         result, and is called if the operation fails or is cancelled later: once, unless it is interrupted. `retry`
         says when a failed step is tried again; the operation holds no slot meanwhile.
         """
-        check_step_name(step)
+        job_steps.check_step_name(step)
         if retry is not None:
             self._require_own_task("a step with retry=")
         with self._use(step, step):
@@ -254,7 +233,7 @@ class Job:
         """Return the result of a step that has finished, in this attempt or an earlier one; otherwise None."""
         return self._steps.get(step)
 
-    async def _once(self, step: str, work: StepWork, undo: Undo | None, retry: Retry | None) -> Any:  # noqa: ANN401 - what the step returned
+    async def _once(self, step: str, work: StepWork, undo: Undo | None, retry: work_errors.Retry | None) -> Any:  # noqa: ANN401 - what the step returned
         if step not in self._steps:
             self._require_running("a step")
             began = self.now
@@ -268,24 +247,24 @@ class Job:
                 self.interrupted_steps.discard(step)
                 raise
             if self._stage == "undo":  # of a thread that nobody waits for any more: its undo would never be called
-                raise Permanent(f"step {step!r} has ended after the operation began to undo its steps")
+                raise work_errors.Permanent(f"step {step!r} has ended after the operation began to undo its steps")
             self.interrupted_steps.discard(step)
             to_json(result)  # what cannot be stored must not keep steps side by side from being stored
             self._steps[step] = result
             self._note_time(step, began)
             if undo is not None:
-                self._steps[f"{UNDO}{step}"] = None
+                self._steps[f"{job_steps.UNDO}{step}"] = None
             try:
                 await self._store_steps()
             except Exception:
-                del self._steps[step], self._steps[f"{TIME}{step}"]
-                self._steps.pop(f"{UNDO}{step}", None)
+                del self._steps[step], self._steps[f"{job_steps.TIME}{step}"]
+                self._steps.pop(f"{job_steps.UNDO}{step}", None)
                 raise
         if undo is not None:
             self._undos[step] = undo
-            self._steps.setdefault(f"{UNDO}{step}", None)  # it may have had no undo when it finished
+            self._steps.setdefault(f"{job_steps.UNDO}{step}", None)  # it may have had no undo when it finished
             if self._stage == "replay" and not self.missing_undos:
-                raise Suspended
+                raise work_errors.Suspended
         return self._steps[step]
 
     async def _store_steps(self, event: str | None = None, reason: str | None = None) -> None:
@@ -294,12 +273,12 @@ class Job:
 
     def _note_time(self, key: str, began: float, *, is_over: bool = True) -> None:
         """Record when something of the steps began, and that it is over now."""
-        self._steps[f"{TIME}{key}"] = [began, self.now if is_over else None]
+        self._steps[f"{job_steps.TIME}{key}"] = [began, self.now if is_over else None]
 
     def note_attempt(self, error: str, after_s: float) -> str:
         """Record that this attempt has failed; returns all steps as JSON."""
         masked, now = self.mask_secrets(error), self.now
-        note_attempt(self._steps, str(self.attempt), self._claimed_at, now, masked, now + after_s)
+        job_steps.note_attempt(self._steps, str(self.attempt), self._claimed_at, now, masked, now + after_s)
         return to_json(self._steps)
 
     @contextmanager
@@ -307,7 +286,7 @@ class Job:
         """Refuse the second use of a name, which would do nothing; a step that has failed may be tried again."""
         if key in self._used:
             text = f"step {step!r} is used twice in one call of the handler: give each its own name, such as {step}-1"
-            raise Permanent(text)
+            raise work_errors.Permanent(text)
         self._used.add(key)
         try:
             yield
@@ -320,28 +299,28 @@ class Job:
         self._used.clear()
         return await run(self)
 
-    async def _try(self, step: str, work: StepWork, retry: Retry) -> Any:  # noqa: ANN401
+    async def _try(self, step: str, work: StepWork, retry: work_errors.Retry) -> Any:  # noqa: ANN401
         """Attempt a step; after an error that the policy names, the claim is given back until the next attempt.
 
         The last failure is stored too: a handler that catches it and goes on gets it again when it is called again.
         """
-        key = f"{RETRY}{step}"
+        key = f"{job_steps.RETRY}{step}"
         failures = self._steps.get(key, 0)
         if isinstance(failures, str):
-            raise StepFailed(failures)
+            raise work_errors.StepFailed(failures)
         began = self.now
         try:
             return await _result_of(work())
         except Exception as error:
-            if not all(isinstance(part, retry.on) for part in parts_of(error)):
+            if not all(isinstance(part, retry.on) for part in work_errors.parts_of(error)):
                 raise
-            merged = merge_errors(error)
+            merged = work_errors.merge_errors(error)
             failures, text = failures + 1, str(merged) or type(merged).__name__
             delay_s = retry.delay_s(failures, merged)
             masked = self.mask_secrets(text)
-            note_attempt(self._steps, f"{step} {failures}", began, self.now, masked, self.now + delay_s)
+            job_steps.note_attempt(self._steps, f"{step} {failures}", began, self.now, masked, self.now + delay_s)
             if failures >= retry.attempts or delay_s >= self.time_left_s:
-                failed = StepFailed(
+                failed = work_errors.StepFailed(
                     f"step {step!r} has failed in {failures} of {retry.attempts} attempts, the last time with: {text}"
                 )
                 self._steps[key] = self.mask_secrets(str(failed))
@@ -355,12 +334,12 @@ class Job:
         if not 0 <= seconds < inf:
             raise BadInput("seconds", seconds, "a number of seconds, 0 or more")
         self._require_own_task("a sleep")
-        key = f"{SLEEP}{step}"
+        key = f"{job_steps.SLEEP}{step}"
         with self._use(key, step):
             if key not in self._steps:
                 self._require_running("a sleep")
                 self._steps[key] = self._require_time(self.now + seconds)
-                self._steps[f"{TIME}{key}"] = [self.now, self._steps[key]]
+                self._steps[f"{job_steps.TIME}{key}"] = [self.now, self._steps[key]]
             self._sleep_until(self._steps[key])
 
     async def sleep_until(self, time: float) -> None:
@@ -370,7 +349,7 @@ class Job:
         self._require_own_task("a sleep")
         if self.now < time:
             self._require_running("a sleep")
-            self._steps[f"{SLEEP}until"] = self._require_time(time)
+            self._steps[f"{job_steps.SLEEP}until"] = self._require_time(time)
         self._sleep_until(time)
 
     def _sleep_until(self, time: float) -> None:
@@ -387,24 +366,21 @@ class Job:
         if timeout_s is not None and not 0 <= timeout_s < inf:
             raise BadInput("timeout_s", timeout_s, "a number of seconds, 0 or more")
         self._require_own_task("a wait")
-        key = f"{WAIT}{step or signal}"
+        key = f"{job_steps.WAIT}{step or signal}"
         with self._use(key, step or signal):
-            return await self._wait_for(key, signal, timeout_s)
-
-    async def _wait_for(self, key: str, signal: str, timeout_s: float | None) -> Any:  # noqa: ANN401
-        wait = self._steps.get(key)
-        if wait is None or "until" in wait:
-            self._require_running("a wait")
-            if wait is None:
-                wait = {"signal": signal, "until": timeout_s and self._require_time(self.now + timeout_s)}
-            await self._await_signal(key, signal, wait)
-        if "payload" not in self._steps[key]:
-            raise SignalTimedOut(signal)
-        return self._steps[key]["payload"]
+            wait = self._steps.get(key)
+            if wait is None or "until" in wait:
+                self._require_running("a wait")
+                if wait is None:
+                    wait = {"signal": signal, "until": timeout_s and self._require_time(self.now + timeout_s)}
+                await self._await_signal(key, signal, wait)
+            if "payload" not in self._steps[key]:
+                raise work_errors.SignalTimedOut(signal)
+            return self._steps[key]["payload"]
 
     async def _await_signal(self, key: str, signal: str, wait: dict[str, Any]) -> None:
         """Take a signal; if there is none, suspend the job, or store that the signal did not come in time."""
-        began = self._steps.get(f"{TIME}{key}", [self.now])[0]
+        began = self._steps.get(f"{job_steps.TIME}{key}", [self.now])[0]
         self._note_time(key, began)
         async with self._writing:
             taken = await self._context.take_signal(self, signal, key, self._steps)
@@ -425,27 +401,29 @@ class Job:
             return until
         if self._has_new_deadline:
             self._suspend(Pause(0.0, to_json(self._steps)))
-        raise PastDeadline(until, self.deadline)
+        raise work_errors.PastDeadline(until, self.deadline)
 
     def _suspend(self, pause: Requeue | Pause) -> NoReturn:
         self.pause = pause
-        raise Suspended
+        raise work_errors.Suspended
 
     def _require_own_task(self, what: str) -> None:
         """Refuse to end the call of the handler from another task: tasks beside it would be interrupted."""
         if self.task is not None and asyncio.current_task() is not self.task:
-            raise Permanent(f"{what} is not possible in a task group, nor in any task but the handler's own")
+            raise work_errors.Permanent(
+                f"{what} is not possible in a task group, nor in any task but the handler's own"
+            )
 
     def _require_running(self, what: str) -> None:
         """Let nothing new begin in a job that was suspended, or whose operation has failed."""
         if self._stage == "undo":
-            raise Permanent(f"{what} is not possible in an undo")
+            raise work_errors.Permanent(f"{what} is not possible in an undo")
         if self._stage == "replay" or self.pause is not None:
-            raise Suspended
+            raise work_errors.Suspended
 
     async def phase(self, event: str, actor: str = CONTROLLER, facts: frozenset[str] = NO_FACTS) -> None:
         """Report the end of a phase, once: an event that leads to another transitional state."""
-        done = f"{PHASE}{event}"
+        done = f"{job_steps.PHASE}{event}"
         if done not in self._steps:
             self._require_running("a phase")
             async with self._writing:
@@ -460,7 +438,7 @@ class Job:
         This raises, and the worker calls the handler again when all children have ended. Then this returns the denied
         requests: the object of each, and the reason. The ids of the children's operations are set here.
         """
-        check_step_name(step)
+        job_steps.check_step_name(step)
         self._require_own_task("a step with children")
         with self._use(step, step):
             if step not in self._steps:
@@ -472,7 +450,11 @@ class Job:
 
     async def children(self, step: str) -> list[ChildOutcome]:
         """Return how the children of a step have ended, in the order of their requests, without denied ones."""
-        counts = {key.removeprefix(CHILDREN): count for key, count in self._steps.items() if key.startswith(CHILDREN)}
+        counts = {
+            key.removeprefix(job_steps.CHILDREN): count
+            for key, count in self._steps.items()
+            if key.startswith(job_steps.CHILDREN)
+        }
         if step not in counts:
             raise UnknownName("step with children", step, counts)
         return await self._context.children(self, step, counts[step])
@@ -482,13 +464,13 @@ class Job:
     @property
     def end_after_undo(self) -> Ending | None:
         """How the operation ends when its steps are undone, if it has failed or was cancelled."""
-        stored = self._steps.get(END_AFTER_UNDO)
+        stored = self._steps.get(job_steps.END_AFTER_UNDO)
         return None if stored is None else msgspec.convert(stored, Ending)
 
     @property
     def pending_undos(self) -> list[str]:
         """The finished steps that are still to be undone, the last one first."""
-        return pending_undos(self._steps)
+        return job_steps.pending_undos(self._steps)
 
     @property
     def missing_undos(self) -> list[str]:
@@ -498,14 +480,14 @@ class Job:
     @property
     def failed_undos(self) -> dict[str, str]:
         """The errors of the undos that have failed, by their steps."""
-        return failed_undos(self._steps)
+        return job_steps.failed_undos(self._steps)
 
     async def begin_undo(self, ending: Ending) -> None:
         """Store how the operation ends, before the first step is undone."""
         if self.end_after_undo is None:
             error = None if ending.error is None else self.mask_secrets(ending.error)
             stored = replace(ending, actor=str(ending.actor), error=error, traceback=None)  # steps are shown to all
-            self._steps[END_AFTER_UNDO] = msgspec.to_builtins(stored)
+            self._steps[job_steps.END_AFTER_UNDO] = msgspec.to_builtins(stored)
             await self._store_steps(UNDO_EVENT, error)
         self._stage = "undo"
 
@@ -520,20 +502,20 @@ class Job:
     async def undo(self, step: str) -> None:
         """Undo a step."""
         if step not in self._undos:
-            raise Permanent("its handler did not come to this step again")
+            raise work_errors.Permanent("its handler did not come to this step again")
         began = self.now
         await _result_of(self._undos[step](self._steps[step]))
-        self._note_time(f"{UNDO}{step}", began)
+        self._note_time(f"{job_steps.UNDO}{step}", began)
 
     async def finish_undo(self, step: str) -> None:
         """Store that a step is undone."""
-        self._steps[f"{UNDO}{step}"] = UNDONE
+        self._steps[f"{job_steps.UNDO}{step}"] = job_steps.UNDONE
         await self._store_steps()
 
     async def give_up_undo(self, step: str, error: str) -> None:
         """Store and journal that a step cannot be undone."""
         masked = self.mask_secrets(error)
-        self._steps[f"{UNDO}{step}"] = {"error": masked}
+        self._steps[f"{job_steps.UNDO}{step}"] = {"error": masked}
         await self._store_steps(UNDO_FAILED_EVENT, f"{step}: {masked}")
 
     def note_sent(self) -> None:
@@ -552,7 +534,9 @@ class Job:
     @property
     def is_untried(self) -> bool:
         """Whether no call was ever sent: this is the first attempt, and it has sent none."""
-        is_first = self.attempt <= 1 and not any(step.startswith((RETRY, SLEEP, WAIT)) for step in self._steps)
+        is_first = self.attempt <= 1 and not any(
+            step.startswith((job_steps.RETRY, job_steps.SLEEP, job_steps.WAIT)) for step in self._steps
+        )
         return self.sent == 0 and is_first and not self.claim.work.observe
 
     async def call(self, call: Awaitable[T], *, name: str = "", at: str = "", target: str = "") -> T:
@@ -564,7 +548,7 @@ class Job:
         if self._stage == "replay":
             if asyncio.iscoroutine(call):
                 call.close()
-            raise Suspended
+            raise work_errors.Suspended
         witness = self.watch_call(name, at=at, target=target)
         witness.note_sent()
         task = asyncio.ensure_future(call)
@@ -573,11 +557,11 @@ class Job:
 
     def watch_call(self, name: str, *, at: str = "", target: str = "") -> WatchedCall:
         """Return the witness of a call of a driver that sends calls for several jobs: it counts and records it."""
-        return self._call_log.watch(self, name, at, target)
+        return WatchedCall(self._call_log, self, name, at, target)
 
     def record_call(self, name: str, *, at: str = "", target: str = "") -> AbstractContextManager[None]:
         """Record, for the timeline alone, a call that changes nothing at the provider, such as an observation."""
-        return self._call_log.record(name, at, target)
+        return RecordedCall(self._call_log, name, at, target)
 
     @property
     def _call_log(self) -> CallLog:
@@ -586,7 +570,7 @@ class Job:
         return self._calls
 
     @property
-    def calls(self) -> Steps:
+    def calls(self) -> job_steps.Steps:
         """The records of the provider calls of this attempt."""
         return {} if self._calls is None else self._calls.records
 

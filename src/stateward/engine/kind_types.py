@@ -17,17 +17,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.engine import typed_values
 from stateward.engine.requests import EMPTY, Request
 from stateward.engine.tracebacks import format_traceback
-from stateward.engine.typed_values import (
-    MASK,
-    ValueType,
-    declared_type,
-    mask_texts,
-    mask_texts_in,
-    refuse_unknown_fields,
-    texts_in,
-)
 from stateward.errors import BadInput, StatewardError
 from stateward.store.records import to_json
 
@@ -51,7 +43,7 @@ def require_known_fields(given: Any, spec: Struct, request: Request, state: str)
     A guard calls this if its kind declares no type of specs, for example because an action may give a part of one.
     """
     try:
-        refuse_unknown_fields(given, spec, "spec", None if request.creates is not None else state)
+        typed_values.refuse_unknown_fields(given, spec, "spec", None if request.creates is not None else state)
     except BadInput as error:
         raise UnfitValue(error) from error
 
@@ -87,8 +79,10 @@ class KindTypes:
             raise BadInput(f"spec_version of kind {kind}", version, "1 or more, with a type of specs")
         if (version > 1) is (upgrade is None):
             raise BadInput(f"upgrade of kind {kind}", upgrade, "a function for earlier specs if spec_version is over 1")
-        self.spec = None if spec is None else declared_type(kind, "spec", spec)
-        self.args = {action: declared_type(kind, f"args of {action}", struct) for action, struct in args.items()}
+        self.spec = None if spec is None else typed_values.declared_type(kind, "spec", spec)
+        self.args = {
+            action: typed_values.declared_type(kind, f"args of {action}", struct) for action, struct in args.items()
+        }
         self.version, self._upgrade = version, upgrade
         self._kind, self._failed_upgrades = kind, set[int]()  # bounded by: the versions of a kind
         types = [*self.args.values(), *([] if self.spec is None else [self.spec])]
@@ -98,20 +92,17 @@ class KindTypes:
     def check(self, request: Request, state: str) -> Request:
         """Return a request with its spec and arguments as they are stored; raises if they are not of their types."""
         try:
-            return self._normalized(request, state)
+            at = None if request.creates is not None else state
+            spec, args = request.spec, request.args
+            if self.spec is not None and (spec is not None or request.creates is not None):
+                spec = self.spec.normalize(spec or EMPTY, "spec", at)
+            if (typed := self.args.get(request.action)) is not None:
+                args = typed.normalize(args, "args", at)
+            elif self.args and args != EMPTY:
+                raise BadInput("args", None, f"left out: {request.action} takes no arguments", state=at)
+            return replace(request, spec=spec, args=args)
         except BadInput as error:
             raise UnfitValue(error) from error
-
-    def _normalized(self, request: Request, state: str) -> Request:
-        at = None if request.creates is not None else state
-        spec, args = request.spec, request.args
-        if self.spec is not None and (spec is not None or request.creates is not None):
-            spec = self.spec.normalize(spec or EMPTY, "spec", at)
-        if (typed := self.args.get(request.action)) is not None:
-            args = typed.normalize(args, "args", at)
-        elif self.args and args != EMPTY:
-            raise BadInput("args", None, f"left out: {request.action} takes no arguments", state=at)
-        return replace(request, spec=spec, args=args)
 
     def stamp(self, request: Request) -> Request:
         """Return a request whose spec carries its version."""
@@ -159,7 +150,7 @@ class KindTypes:
             return text if typed.mask(text) == text else mask_all(text)
 
     @staticmethod
-    def _without_secrets(typed: ValueType, text: str) -> str:
+    def _without_secrets(typed: typed_values.ValueType, text: str) -> str:
         """Return a stored value without secrets; raises if it is of another type, whose secrets nobody knows."""
         typed.read(text, "spec")
         return typed.mask(text)
@@ -177,12 +168,12 @@ class KindTypes:
 
     def mask_in(self, message: str, spec: str, action: str, args: str) -> str:
         """Return a message in which the secrets of a stored spec and of stored arguments are masked."""
-        return mask_texts(message, self._secret_texts(spec, action, args))
+        return typed_values.mask_texts(message, self._secret_texts(spec, action, args))
 
     def mask_result(self, result: str, spec: str, action: str, args: str) -> str:
         """Return a result, as JSON text, in which the secrets of a stored spec and of stored arguments are masked."""
         secrets = self._secret_texts(spec, action, args)
-        return to_json(mask_texts_in(msgspec.json.decode(result), secrets)) if secrets else result
+        return to_json(typed_values.mask_texts_in(msgspec.json.decode(result), secrets)) if secrets else result
 
     def show_seen(self, seen: str, spec: str) -> str:
         """Return the observed state of an object without the secrets of its stored spec."""
@@ -195,7 +186,7 @@ class KindTypes:
                 texts = texts | self.spec.secret_texts(self._upgraded(self.spec, spec))
         return texts
 
-    def _upgraded(self, spec: ValueType, text: str) -> str:
+    def _upgraded(self, spec: typed_values.ValueType, text: str) -> str:
         """Return a stored spec in the present version, without its version."""
         version, bare = _unstamped(text)
         if version == self.version:
@@ -218,7 +209,7 @@ class KindTypes:
         self._failed_upgrades.add(version)
         text = format_traceback(error, __file__)
         if self.has_secrets:  # those of an earlier version may have other names than now
-            text = mask_texts(text, set(texts_in(msgspec.json.decode(spec))))
+            text = typed_values.mask_texts(text, set(typed_values.texts_in(msgspec.json.decode(spec))))
         what = (self._kind, version, self.version)
         log.error("a spec of kind %s was not upgraded from version %d to %d (logged once):\n%s", *what, text)
 
@@ -237,7 +228,8 @@ def _unstamped(text: str) -> tuple[int, str]:
 def _masked(value: Any, names: frozenset[str]) -> Any:  # noqa: ANN401 - plain JSON
     if isinstance(value, dict):
         return {
-            name: MASK if name in names and part is not None else _masked(part, names) for name, part in value.items()
+            name: typed_values.MASK if name in names and part is not None else _masked(part, names)
+            for name, part in value.items()
         }
     return [_masked(part, names) for part in value] if isinstance(value, list) else value
 
@@ -252,4 +244,4 @@ def _names_of(value: Any) -> Any:  # noqa: ANN401 - plain JSON
         return {name: _names_of(part) for name, part in value.items()}
     if isinstance(value, list):
         return [_names_of(part) for part in value]
-    return value if value is None else MASK
+    return value if value is None else typed_values.MASK

@@ -188,12 +188,10 @@ class Kind(Struct, eq=False):
         """
         if move.event in self.removal_actions:
             return True
-        end = move.desired or move.target
-        return is_end(self.lifecycle, end) and (end.is_absent or not self._has_runs())
-
-    def _has_runs(self) -> bool:
-        created = self.lifecycle.allowed[self.lifecycle.initial]
-        return any(is_end(self.lifecycle, event.desired or event.target) for event in created)
+        end, created = move.desired or move.target, self.lifecycle.allowed[self.lifecycle.initial]
+        return is_end(self.lifecycle, end) and (
+            end.is_absent or not any(is_end(self.lifecycle, event.desired or event.target) for event in created)
+        )
 
     def with_handlers(self, handlers: dict[str, Handler]) -> "Kind":
         """Return a copy of the kind with other handlers."""
@@ -388,17 +386,13 @@ async def run_end_hooks(uow: UnitOfWork, kinds: Kinds) -> None:
     while ended := uow.drain_ended():
         for end in ended:
             operation = uow.operations[Key(end.ns, end.op)]
-            mask_ended_args(uow, kinds.types(operation.kind), operation)
+            types = kinds.types(operation.kind)
+            masked = operation.args if types is None else types.mask_args(operation.action, operation.args)
+            if masked != operation.args:
+                uow.changes.masked_args.append((operation.key, masked))
             on_end = kinds[operation.kind].on_end if kinds.any_end_hook else None
             if on_end is not None:
                 try:
                     await on_end(uow, operation, end)
                 except SystemExit as error:  # it would end the process
                     raise RuntimeError(f"the end hook of {operation.kind} has called sys.exit") from error
-
-
-def mask_ended_args(uow: UnitOfWork, types: KindTypes | None, operation: Operation) -> None:
-    """Mask the secrets in the arguments of an operation that ends in this unit of work."""
-    masked = operation.args if types is None else types.mask_args(operation.action, operation.args)
-    if masked != operation.args:
-        uow.changes.masked_args.append((operation.key, masked))

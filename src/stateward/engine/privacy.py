@@ -160,7 +160,8 @@ class Disclosure:
     def _json(self, privacy: Privacy, text: str) -> str:
         """Return JSON text without internal fields, and with secret values masked."""
         if privacy is UNKNOWN:
-            return _names_only(text) if self._internal else "{}"
+            value = msgspec.json.decode(text) if self._internal else {}
+            return to_json(dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK)
         names = privacy.secrets if self._internal else privacy.secrets | privacy.fields
         if not any(f'"{name}"' in text for name in names):
             return text
@@ -174,12 +175,6 @@ def internal_actions(lifecycle: Lifecycle) -> frozenset[str]:
     """Return the hidden actions of a lifecycle that no user may ask for."""
     hidden = [row for row in lifecycle.rows if row.meaning is Meaning.HIDDEN]
     return frozenset(row.event for row in hidden) - {row.event for row in hidden if USER in row.actors}
-
-
-def _names_only(text: str) -> str:
-    """Return JSON text with the names of its fields and without any value."""
-    value = msgspec.json.decode(text)
-    return to_json(dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK)
 
 
 def _masked(value: Any, secrets: frozenset[str]) -> Any:  # noqa: ANN401 - plain JSON

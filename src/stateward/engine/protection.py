@@ -9,7 +9,7 @@ The flag of an object is a label, which only this module writes. So it needs no 
 selected like any label. The flag of a namespace is a record of the deployment.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -161,18 +161,28 @@ async def require_no_flag_in(uow: UnitOfWork, action: str, whole: Key, parts: It
 
 async def require_no_flag(uow: UnitOfWork, action: str, target: Object) -> None:
     """Raise if an object, an ancestor or the namespace is protected."""
+
+    async def read(key: Key) -> Object | None:
+        return (await _read_flags(uow, [key]))[0]
+
+    if (refusal := await _find_flag(action, target, read)) is not None:
+        raise refusal
+
+
+async def _find_flag(action: str, target: Object, read: Callable[[Key], Awaitable[Object | None]]) -> Protected | None:
+    """Return why nobody may remove an object: its own flag, or that of its namespace or of the nearest ancestor."""
     if reason := flag_of(target):
-        raise Protected(action, target.ns, target.id, target.id, reason)
-    (record,) = await _read_flags(uow, [flag_key(target.ns)])
-    if reason := namespace_flag_in(record):
-        raise Protected(action, target.ns, target.id, None, reason)
+        return Protected(action, target.ns, target.id, target.id, reason)
+    if reason := namespace_flag_in(await read(flag_key(target.ns))):
+        return Protected(action, target.ns, target.id, None, reason)
     passed, key = {target.key}, parent_key(target)
     while key is not None and key not in passed:
         passed.add(key)
-        (above,) = await _read_flags(uow, [key])
+        above = await read(key)
         if reason := flag_of(above):
-            raise Protected(action, target.ns, target.id, key.id, reason)
+            return Protected(action, target.ns, target.id, key.id, reason)
         key = None if above is None else parent_key(above)
+    return None
 
 
 # --- setting and lifting ---------------------------------------------------------------------------------------------
@@ -235,18 +245,7 @@ async def namespace_flag(reader: Reader, ns: str) -> str:
 
 async def effective_flag(reader: Reader, record: Object) -> Protected | None:
     """Return why nobody may remove an object: its own flag, or that of its namespace or of the nearest ancestor."""
-    if reason := flag_of(record):
-        return Protected("", record.ns, record.id, record.id, reason)
-    if reason := await namespace_flag(reader, record.ns):
-        return Protected("", record.ns, record.id, None, reason)
-    passed, key = {record.key}, parent_key(record)
-    while key is not None and key not in passed:
-        passed.add(key)
-        above = await reader.object(key)
-        if reason := flag_of(above):
-            return Protected("", record.ns, record.id, key.id, reason)
-        key = None if above is None else parent_key(above)
-    return None
+    return await _find_flag("", record, reader.object)
 
 
 async def protected_parents(reader: Reader, members: Iterable[Object]) -> set[str]:

@@ -61,13 +61,10 @@ class CallLog:
         steps[key] = self.records[key] = CallRecord(at, name, target, self._clock())
         if len(steps) > MAX_CALLS_KEPT:
             for oldest in [key for key in steps if _is_call(key)][:-MAX_CALLS_KEPT]:
-                self._drop(steps, oldest)
+                dropped = msgspec.convert(steps.pop(oldest), CallRecord)
+                self.records.pop(oldest, None)
+                steps[CALLS_DROPPED] = self.records[CALLS_DROPPED] = steps.get(CALLS_DROPPED, 0) + dropped.count
         return key
-
-    def _drop(self, steps: Steps, key: str) -> None:
-        dropped = msgspec.convert(steps.pop(key), CallRecord)
-        self.records.pop(key, None)
-        steps[CALLS_DROPPED] = self.records[CALLS_DROPPED] = steps.get(CALLS_DROPPED, 0) + dropped.count
 
     def end(self, key: str, error: str | None) -> None:
         """Record how a call has ended."""
@@ -86,14 +83,6 @@ class CallLog:
             first.slowest_s = max(first.slowest_s, ended.slowest_s)
             del self.records[key]
             self._steps().pop(key, None)
-
-    def watch(self, job: CallWitness, name: str, at: str, target: str) -> "WatchedCall":
-        """Return the witness of a call, which tells the job too."""
-        return WatchedCall(self, job, name, at, target)
-
-    def record(self, name: str, at: str, target: str) -> "RecordedCall":
-        """Return a context manager that records a call from its begin to its end."""
-        return RecordedCall(self, name, at, target)
 
 
 class RecordedCall:

@@ -110,21 +110,17 @@ async def release_worker_claims(tx: Tx, dead: Sequence[str]) -> int:
     uow = UnitOfWork(tx)
     await uow.load({Key(work.ns, work.object) for work in held})
     for work in held:
-        _requeue(uow, work)
+        if work.fenced:
+            uow.remove_work(work)
+        else:
+            record = uow.objects[Key(work.ns, work.object)]
+            journal(uow, record, work.op, HEALER, "", REQUEUED_EVENT, reason=f"worker {work.owner} is gone")
+            uow.update_work(replace(work, owner=None, observe=True))
     for worker in dead:
         await tx.remove_worker(worker)
     await promote_waiters(uow)
     await uow.apply()
     return len(held)
-
-
-def _requeue(uow: UnitOfWork, work: WorkItem) -> None:
-    if work.fenced:
-        uow.remove_work(work)
-        return
-    record = uow.objects[Key(work.ns, work.object)]
-    journal(uow, record, work.op, HEALER, "", REQUEUED_EVENT, reason=f"worker {work.owner} is gone")
-    uow.update_work(replace(work, owner=None, observe=True))
 
 
 async def resolve_overdue(run_tx: StoreRunner, kinds: Kinds, worker: str, most: int) -> int:
@@ -149,9 +145,12 @@ async def expedite_overdue(tx: Tx, kinds: Kinds, worker: str, most: int) -> int:
     kinds.pass_over_unknown((uow.objects[Key(work.ns, work.object)], None) for work in overdue)
     with naming_failed_item(overdue):
         await time_out(uow, kinds, [work for work in overdue if work.remote])
-    ours = [work for work in overdue if not work.remote]
-    for work in ours:
-        _expedite(uow, work)
+    for work in (work for work in overdue if not work.remote):
+        if work.fenced:
+            uow.remove_work(work)
+        else:  # its observation needs a slot of the lane like any attempt
+            first = replace(work, owner=None, observe=True, priority=OVERDUE_PRIORITY)
+            uow.update_work(replace(first, not_before=min(work.not_before, uow.now)))
     await promote_waiters(uow)
     await uow.apply()
     return len(overdue)
@@ -177,12 +176,3 @@ async def _postpone_deadline(tx: Tx, kinds: Kinds, worker: str, failed: ItemFail
         log.error("operation %s (%s of %s %s) is overdue and cannot be ended", *what, exc_info=failed.error)
         journal_trouble(uow, record, operation, text, None)
     await uow.apply()
-
-
-def _expedite(uow: UnitOfWork, work: WorkItem) -> None:
-    """Requeue overdue work with the highest priority; its observation needs a slot of the lane like any attempt."""
-    if work.fenced:
-        uow.remove_work(work)
-        return
-    not_before = min(work.not_before, uow.now)
-    uow.update_work(replace(work, owner=None, observe=True, priority=OVERDUE_PRIORITY, not_before=not_before))

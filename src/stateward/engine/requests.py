@@ -1,8 +1,11 @@
 """Requests to the engine, and their acceptance."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypedDict
+
 from msgspec import Struct, field
 
-from stateward.store.records import Object, Operation
+from stateward.store.records import Object, Operation, to_json
 
 EMPTY = "{}"
 
@@ -55,6 +58,44 @@ class Request(Struct, frozen=True, gc=False):
     parent: str | None = None
     children: int = 0
     also_locks: tuple[str, ...] = field(default=(), name="beside")  # further objects that its guard reads and locks
+
+
+class RequestOptions(TypedDict, total=False):
+    """The options of a request, as `Request` describes them; `args` and `seen` are anything that is JSON."""
+
+    actor: str
+    who: str
+    facts: Iterable[str]
+    args: Any
+    seen: Any
+    key: str | None
+    version: int | None
+    priority: int
+    not_before: float
+    tree: str | None
+    locks: Sequence[LockRequest]
+    wait: bool
+    also_locks: Sequence[str]
+
+
+class CreateOptions(RequestOptions, total=False):
+    """The options of a request that creates an object, if it says how."""
+
+    spec: Any
+    labels: dict[str, str] | None
+    parent: str | None
+    queue: str | None
+
+
+STORED_FORMS: dict[str, Callable[[Any], Any]] = {
+    "args": to_json,
+    "spec": to_json,
+    "seen": to_json,
+    "facts": frozenset,
+    "locks": tuple,
+    "also_locks": tuple,
+}
+"""How a request keeps options that callers give in another form."""
 
 
 class Accepted(Struct, frozen=True, gc=False):

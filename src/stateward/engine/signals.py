@@ -5,7 +5,6 @@ the lock of the operation's object. The worker looks for signals under the same 
 so that no signal is overlooked.
 """
 
-from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -72,7 +71,9 @@ async def send_signal(tx: Tx, kinds: Kinds, sent: SignalRequest) -> bool:
         raise AlreadyEnded(operation.id, operation.status)
     waiting, is_awaited = await tx.signals([key]), awaited_signal(operation.steps) == sent.name
     if not is_awaited or any(signal.name == sent.name for signal in waiting):  # others cannot keep an awaited one out
-        _require_room(sent, waiting)
+        chars = sum(len(signal.payload) for signal in waiting) + len(sent.payload)
+        if len(waiting) >= MAX_WAITING_SIGNALS or chars > MAX_WAITING_CHARS:
+            raise TooManySignals(sent.op, len(waiting), MAX_WAITING_SIGNALS, MAX_WAITING_CHARS)
     uow.changes.signals.append(Signal(sent.ns, sent.op, sent.name, sent.payload, sent.who, tx.now))
     journal(uow, uow.objects[subject], operation.id, sent.actor or USER, sent.who, f"{SIGNAL_EVENT}{sent.name}")
     if work.owner is None and work.not_before > tx.now and is_awaited:
@@ -82,12 +83,6 @@ async def send_signal(tx: Tx, kinds: Kinds, sent: SignalRequest) -> bool:
         uow.changes.idempotency_records.append(record)
     await uow.apply()
     return True
-
-
-def _require_room(sent: SignalRequest, waiting: Sequence[Signal]) -> None:
-    chars = sum(len(signal.payload) for signal in waiting) + len(sent.payload)
-    if len(waiting) >= MAX_WAITING_SIGNALS or chars > MAX_WAITING_CHARS:
-        raise TooManySignals(sent.op, len(waiting), MAX_WAITING_SIGNALS, MAX_WAITING_CHARS)
 
 
 async def _was_sent_before(tx: Tx, sent: SignalRequest) -> bool:

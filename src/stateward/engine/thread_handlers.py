@@ -128,7 +128,12 @@ def as_handler(function: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]
     if _is_async(function):
         return function
     if getattr(function, "__name__", "") == "<lambda>":  # most call an async function, and no lambda blocks by itself
-        return _as_awaitable(function)
+
+        async def in_loop(job: "Job") -> Any:  # noqa: ANN401 - what the handler returns
+            result = function(job)
+            return await result if isawaitable(result) else result
+
+        return in_loop
 
     @wraps(function)
     async def in_thread(job: "Job") -> Any:  # noqa: ANN401 - what the handler returns
@@ -136,14 +141,6 @@ def as_handler(function: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]
         return await _finish(partial(function, blocking), blocking)
 
     return in_thread
-
-
-def _as_awaitable(function: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
-    async def in_loop(job: "Job") -> Any:  # noqa: ANN401 - what the handler returns
-        result = function(job)
-        return await result if isawaitable(result) else result
-
-    return in_loop
 
 
 def _as_async(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
@@ -162,9 +159,7 @@ async def _finish(call: Callable[[], T], job: BlockingJob | None = None) -> T:
     if not has_real_clock(asyncio.get_running_loop()):
         raise NoThreads
     thread = run_in_thread(call)
-    thread.add_done_callback(
-        lambda future: future.cancelled() or future.exception()
-    )  # an error after the end is nobody's
+    thread.add_done_callback(lambda future: future.cancelled() or future.exception())  # a late error is nobody's
     try:
         result = await asyncio.shield(thread)
     except asyncio.CancelledError:

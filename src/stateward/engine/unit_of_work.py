@@ -36,6 +36,8 @@ class UnitOfWork:
         self.operations: dict[Key, Operation] = {}
         self.admission_counts: dict[tuple[str, ...], int] = {}
         """The counts of the admission check in this transaction."""
+        self.counted: dict[tuple[str, str], object] = {}
+        """What guards have counted in this transaction, by what and where: many requests ask for the same."""
         self.tracebacks: dict[Key, str] = {}
         """The tracebacks of operations that fail in this transaction."""
         self.last_steps: dict[Key, str] = {}
@@ -173,6 +175,11 @@ class UnitOfWork:
             self._locks.update((tree, []) for tree in wanted)
             for lock in await self.tx.locks(wanted):
                 self._locks[Key(lock.ns, lock.tree)].append(lock)
+
+    async def load_locks_of(self, operations: Iterable[Operation]) -> None:
+        """Load all locks of the trees in which these operations may hold some."""
+        trees = (Key(operation.ns, operation.tree) for operation in operations if operation.tree is not None)
+        await self.load_locks(dict.fromkeys(trees))
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
@@ -348,13 +355,11 @@ class UnitOfWork:
         changes.work_gone = list(self._work_gone)
         changes.frees_capacity = self._frees_limited_lane or not (self._work_gone and self.tx.is_default_lane_unlimited)
         if self.tracebacks:  # only now: the hooks have read the results
-            changes.ended = [self._with_traceback(end) for end in changes.ended]
+            for place, ended in enumerate(changes.ended):
+                text = self.tracebacks.get(Key(ended.ns, ended.op))
+                if text is not None and ended.result is None and ended.status is Status.FAILED:
+                    changes.ended[place] = replace(ended, result=to_json({TRACEBACK: text}))
         await self.tx.apply(changes)
-
-    def _with_traceback(self, ended: Ended) -> Ended:
-        text = self.tracebacks.get(Key(ended.ns, ended.op))
-        is_failure = text is not None and ended.result is None and ended.status is Status.FAILED
-        return replace(ended, result=to_json({TRACEBACK: text})) if is_failure else ended
 
 
 async def promote_waiters(uow: UnitOfWork) -> None:
@@ -368,10 +373,6 @@ async def promote_waiters(uow: UnitOfWork) -> None:
     await uow.load({Key(key.ns, uow.operations[key].object) for key in granted if uow.work(key) is None})
     queues = dict.fromkeys(dequeued.values())
     queues.update((Key(work.ns, work.queue), None) for key in granted if (work := uow.work(key)) is not None)
-    await _promote_queue_heads(uow, queues)
-
-
-async def _promote_queue_heads(uow: UnitOfWork, queues: Iterable[Key]) -> None:
     heads = [queued[0] for queue in queues if (queued := uow.queue(queue)) and not queued[0].ready]
     await _load_trees(uow, [work.key for work in heads])
     for work in heads:
@@ -383,10 +384,7 @@ async def _load_trees(uow: UnitOfWork, ops: Iterable[Key]) -> None:
     """Load the trees on which operations may hold locks, because only the locks of loaded trees are known."""
     keys = list(ops)
     await uow.load_operations(keys)
-    operations = (uow.operations[key] for key in keys)
-    await uow.load_locks(
-        list(dict.fromkeys(Key(operation.ns, operation.tree) for operation in operations if operation.tree is not None))
-    )
+    await uow.load_locks_of(uow.operations[key] for key in keys)
 
 
 def with_age(text: str, operation: Operation, now: float) -> str:

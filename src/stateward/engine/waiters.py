@@ -52,15 +52,11 @@ class OperationWaiters:
         try:
             return await future
         finally:
-            self._forget(key, future)
-
-    def _forget(self, key: Key, future: "asyncio.Future[Operation]") -> None:
-        """Remove a waiter that was answered or cancelled."""
-        others = [other for other in self._futures.get(key, ()) if other is not future]
-        if others:
-            self._futures[key] = others
-        else:
-            self._futures.pop(key, None)
+            others = [other for other in self._futures.get(key, ()) if other is not future]
+            if others:
+                self._futures[key] = others
+            else:
+                self._futures.pop(key, None)
 
     def _on_topics(self, topics: Topic) -> None:
         if topics & (Topic.JOURNAL | Topic.WORK) and self._futures:
@@ -70,28 +66,20 @@ class OperationWaiters:
         """Query whenever something was committed, then rest as long as the query took, to use half of the time."""
         clock = asyncio.get_running_loop().time
         while True:
-            await self._wait()
+            if await wait_for_event(self._changed, WAITER_POLL_S if self._futures else None):
+                self._changed.clear()
             began = clock()
             with suppress(StoreError):
-                await self._poll(list(self._futures))
+                keys = list(self._futures)
+                operations = await self._store.reader.operations(keys) if keys else {}
+                for key in keys:
+                    operation = operations.get(key)
+                    if operation is None or operation.status in ENDED_STATUSES:
+                        for future in self._futures.pop(key, ()):
+                            if future.done():
+                                continue
+                            if operation is None:
+                                future.set_exception(NoSuchOperation(*key))
+                            else:
+                                future.set_result(operation)
             await asyncio.sleep(clock() - began)
-
-    async def _poll(self, keys: list[Key]) -> None:
-        operations = await self._store.reader.operations(keys) if keys else {}
-        for key in keys:
-            operation = operations.get(key)
-            if operation is None or operation.status in ENDED_STATUSES:
-                self._answer(key, operation)
-
-    def _answer(self, key: Key, operation: Operation | None) -> None:
-        for future in self._futures.pop(key, ()):
-            if future.done():
-                continue
-            if operation is None:
-                future.set_exception(NoSuchOperation(*key))
-            else:
-                future.set_result(operation)
-
-    async def _wait(self) -> None:
-        if await wait_for_event(self._changed, WAITER_POLL_S if self._futures else None):
-            self._changed.clear()

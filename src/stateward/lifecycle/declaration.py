@@ -92,7 +92,8 @@ class Declaration(Struct, frozen=True):
     def _faults_of(self, row: Row, actors: Actors) -> Iterator[Fault]:
         if not row.sources or not row.event or not row.actors:
             yield Fault(self.kind, FaultCode.EMPTY_ROW, "a row has a source, an event and an actor", row=row)
-        for state in _named(row):
+        places = (*row.sources, row.via, row.to, row.error)
+        for state in [place for place in places if isinstance(place, State)]:
             if state not in (*self.states, NEW, GONE) or (state == NEW and self.initial != NEW):
                 yield Fault(
                     self.kind, FaultCode.UNKNOWN_STATE, f"{state} is not one of {self.states.__name__}", row=row
@@ -141,11 +142,6 @@ class Declaration(Struct, frozen=True):
 
 
 REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT)
-
-
-def _named(row: Row) -> Iterable[State]:
-    places = (*row.sources, row.via, row.to, row.error)
-    return [place for place in places if isinstance(place, State)]
 
 
 def _overlap(shared: Iterable[State], other: Row) -> str:

@@ -94,18 +94,6 @@ class MalformedRow(StatewardError):
     text = "{row}: {problem}"
 
 
-def _states(states: State | States) -> States:
-    return States((states,)) if isinstance(states, State) else States(states)
-
-
-def _actors(actors: Actor | Actors) -> Actors:
-    return Actors((actors,)) if isinstance(actors, Actor) else Actors(actors)
-
-
-def _needs(needs: Needs) -> frozenset[str]:
-    return frozenset((needs,) if isinstance(needs, str) else needs)
-
-
 CELLS: dict[Meaning, tuple[str, ...]] = {
     Meaning.ACTION: ("source", "event", "by", "through", "to", "error", "within", "needs"),
     Meaning.REQUEST: ("source", "event", "by", "through", "to", "error", "within", "needs"),
@@ -150,15 +138,18 @@ def _row(meaning: Meaning, cells: tuple[Any, ...], named: dict[str, Any]) -> Row
     for name in ("source", "through", "to", "error"):
         if name in own and not _is_place(own[name], name):
             raise MalformedRow(row, f"{name} must be {PLACES[name]}")
+    states = own["source"]
+    actors = own.get("by", CLOCK)
+    needs = own["needs"]
     return Row(
-        _states(own["source"]),
+        States((states,)) if isinstance(states, State) else States(states),
         own.get("event", TIMED_OUT),
-        _actors(own.get("by", CLOCK)),
+        Actors((actors,)) if isinstance(actors, Actor) else Actors(actors),
         own.get("through"),
         own.get("to", BACK),
         own.get("error"),
         own.get("within"),
-        _needs(own["needs"]),
+        frozenset((needs,) if isinstance(needs, str) else needs),
         meaning,
     )
 

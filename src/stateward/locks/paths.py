@@ -52,7 +52,11 @@ def parse_path(text: object, field: str = "path") -> Path:
     if not text:
         raise BadInput(field, text, "a path such as /a/b (the whole tree is /)")
     if not text.isprintable():
-        _refuse_unseen(text, field)
+        for sign in text:
+            if category(sign) in INVISIBLE_CATEGORIES and sign not in JOINERS:
+                raise BadInput(
+                    field, _shown(text), f"a path that can be read: U+{ord(sign):04X} is a control character"
+                )
     path = Path(filter(None, (text if text.isascii() else normalize("NFC", text)).split("/")))
     if "." in path or ".." in path:
         raise BadInput(field, _shown(text), "a path without . and .. in it")
@@ -70,12 +74,6 @@ def conflict_between(path: Path, mode: Mode, other_path: Path, other_mode: Mode)
     if path[: len(other_path)] == other_path:
         return not compatible(intention(mode), other_mode)
     return False  # they share common ancestors only, where both have intentions, which never conflict
-
-
-def _refuse_unseen(text: str, field: str) -> None:
-    for sign in text:
-        if category(sign) in INVISIBLE_CATEGORIES and sign not in JOINERS:
-            raise BadInput(field, _shown(text), f"a path that can be read: U+{ord(sign):04X} is a control character")
 
 
 def _shown(text: str) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from stateward.drivers.confinement import Confinement
 from stateward.drivers.driver_plugin import DriverPlugin, DriverSetup
 from stateward.drivers.port import Driver, Meter, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.errors import BadInput, UnknownName
 from stateward.plugin.entry_points import FoundPart, load_group
+from stateward.workloads.confinement import Confinement
 
 GROUP = "stateward.drivers"
 

@@ -83,7 +83,15 @@ class Application(Litestar):
 
     def _register_route(self, route: HTTPRoute | ASGIRoute | WebSocketRoute) -> None:
         if isinstance(route, HTTPRoute):
-            _register_http_route(route, self)
+            for handler in route.route_handlers:
+                if handler.http_methods == {"OPTIONS"} and not handler.include_in_schema:
+                    handler.resolve_opts()
+                    handler.has_sync_callable = True
+                else:
+                    handler.on_registration(self)
+                arguments = ArgumentsModel(handler, route.path_parameters)
+                for method in handler.http_methods:
+                    route.route_handler_map[method] = handler, cast("KwargsModel", arguments)
         else:
             route.route_handler.on_registration(self)
         if isinstance(route, WebSocketRoute):
@@ -122,19 +130,6 @@ def _drop_described_parameters(handler: HTTPRouteHandler) -> None:
     taken, described = signature(handler.fn).parameters, handler.parsed_fn_signature.parameters
     for name in described.keys() - taken.keys():
         del described[name]
-
-
-def _register_http_route(route: HTTPRoute, app: Litestar) -> None:
-    """Register the handlers of a route; the framework's own handler of OPTIONS needs no check."""
-    for handler in route.route_handlers:
-        if handler.http_methods == {"OPTIONS"} and not handler.include_in_schema:
-            handler.resolve_opts()
-            handler.has_sync_callable = True
-        else:
-            handler.on_registration(app)
-        arguments = ArgumentsModel(handler, route.path_parameters)
-        for method in handler.http_methods:
-            route.route_handler_map[method] = handler, cast("KwargsModel", arguments)
 
 
 def _map_handlers(router: OwnedRouter | Application, value: ControllerRouterHandler) -> list[str]:

@@ -24,22 +24,18 @@ async def check_readiness(engine: Engine) -> str:
     """Raise unless the store answers with a schema that fits and the worker renews its lease; returns its status."""
     try:
         async with asyncio.timeout(STORE_TIMEOUT_S):
-            return await _check_worker(engine)
+            reader = engine.store.reader
+            await reader.last_journal_seq()
+            if engine.worker is None:
+                return "none here"
+            if engine.worker.is_draining:
+                raise NotReady("it is about to stop")
+            now = await reader.time()
+            mine = [worker for worker in await reader.workers() if worker.id == engine.worker.name]
+            if not any(worker.is_alive(now) for worker in mine):
+                raise NotReady("the worker does not renew its lease")
+            return "ok"
     except DatabaseReplaced as error:
         raise NotReady(error.what) from error
     except (StoreError, TimeoutError) as error:
         raise NotReady("the store does not answer") from error
-
-
-async def _check_worker(engine: Engine) -> str:
-    reader = engine.store.reader
-    await reader.last_journal_seq()
-    if engine.worker is None:
-        return "none here"
-    if engine.worker.is_draining:
-        raise NotReady("it is about to stop")
-    now = await reader.time()
-    mine = [worker for worker in await reader.workers() if worker.id == engine.worker.name]
-    if not any(worker.is_alive(now) for worker in mine):
-        raise NotReady("the worker does not renew its lease")
-    return "ok"

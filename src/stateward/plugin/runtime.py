@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 
 from stateward.aio.supervise import background, supervise
-from stateward.drivers.confinement import Confinement
 from stateward.engine import Engine, Kind, Request
 from stateward.lifecycle import NO_FACTS
 from stateward.plugin.entry_points import FoundPart
 from stateward.plugin.templates import Template
 from stateward.store.filters import Selector
 from stateward.store.records import Object
+from stateward.workloads.confinement import Confinement
 
 if TYPE_CHECKING:  # a client of the tables alone must not wait for the web framework
     from litestar.types import ControllerRouterHandler

@@ -7,20 +7,7 @@ from msgspec import Meta, Struct, field
 from stateward.access import Role
 from stateward.access.quotas import Most
 from stateward.locks.modes import Mode
-from stateward.schemas.params import (
-    Args,
-    Facts,
-    Json,
-    Labels,
-    Namespace,
-    Part,
-    Plain,
-    Priority,
-    Spec,
-    Text,
-    Time,
-    TokenName,
-)
+from stateward.schemas import params
 
 
 class Body(Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,23 +17,23 @@ class Body(Struct, frozen=True, forbid_unknown_fields=True):
 class NewObject(Body, frozen=True, kw_only=True):
     """A new object."""
 
-    id: Plain
-    kind: Text
-    action: Text | None = None
-    spec: Spec | None = None
-    labels: Labels | None = None
-    parent: Part | None = None
-    queue: Part | None = None
-    args: Args | None = None
-    facts: Facts = []
-    priority: Priority = 0
-    not_before: Time | None = None
+    id: params.Plain
+    kind: params.Text
+    action: params.Text | None = None
+    spec: params.Spec | None = None
+    labels: params.Labels | None = None
+    parent: params.Part | None = None
+    queue: params.Part | None = None
+    args: params.Args | None = None
+    facts: params.Facts = []
+    priority: params.Priority = 0
+    not_before: params.Time | None = None
 
 
 class NewLabels(Body, frozen=True):
     """The labels of an object; they replace all that it has."""
 
-    labels: Labels
+    labels: params.Labels
 
 
 class NewProtection(Body, frozen=True):
@@ -65,25 +52,25 @@ class Forget(Body, frozen=True):
 class WishedLock(Body, frozen=True):
     """An intention lock that the action must hold on its tree."""
 
-    path: Text
+    path: params.Text
     mode: Mode
 
 
 class NewSignal(Body, frozen=True):
     """A signal to an operation."""
 
-    payload: Json = None
+    payload: params.Json = None
 
 
 class Ask(Body, frozen=True, kw_only=True):
     """A request for an action."""
 
-    args: Args | None = None
-    spec: Spec | None = None
-    facts: Facts = []
-    priority: Priority = 0
-    not_before: Time | None = None
-    tree: Part | None = None
+    args: params.Args | None = None
+    spec: params.Spec | None = None
+    facts: params.Facts = []
+    priority: params.Priority = 0
+    not_before: params.Time | None = None
+    tree: params.Part | None = None
     locks: Annotated[list[WishedLock], Meta(max_length=100)] = []
     wait_for_locks: bool = False
 
@@ -91,11 +78,11 @@ class Ask(Body, frozen=True, kw_only=True):
 class Planned(Ask, frozen=True, kw_only=True):
     """A request for an action, to be planned only; with a `kind`, the action would create the object."""
 
-    object: Part
-    action: Text
-    kind: Text | None = None
-    labels: Labels | None = None
-    parent: Part | None = None
+    object: params.Part
+    action: params.Text
+    kind: params.Text | None = None
+    labels: params.Labels | None = None
+    parent: params.Part | None = None
 
 
 class Plan(Body, frozen=True):
@@ -107,35 +94,35 @@ class Plan(Body, frozen=True):
 class Chosen(Body, frozen=True, kw_only=True):
     """The objects of a group action; a field that is not given matches all."""
 
-    kind: Text | None = None
-    parent: Part | None = None
-    states: Annotated[list[Text], Meta(max_length=100)] | None = None
-    labels: Labels | None = None
-    q: Text | None = None
+    kind: params.Text | None = None
+    parent: params.Part | None = None
+    states: Annotated[list[params.Text], Meta(max_length=100)] | None = None
+    labels: params.Labels | None = None
+    q: params.Text | None = None
 
 
 class Whole(Body, frozen=True):
     """The composite that the group belongs to, and the action on it."""
 
-    object: Part
-    action: Text
+    object: params.Part
+    action: params.Text
 
 
 class GroupAsk(Body, frozen=True, kw_only=True):
     """A request for an action on all chosen objects, and on their composite: by a selector, or by their ids."""
 
     selector: Chosen | None = None
-    objects: Annotated[list[Part], Meta(min_length=1, max_length=10_000)] | None = None
-    facts: Facts = []
-    args: Args | None = None
-    priority: Priority = 0
+    objects: Annotated[list[params.Part], Meta(min_length=1, max_length=10_000)] | None = None
+    facts: params.Facts = []
+    args: params.Args | None = None
+    priority: params.Priority = 0
     whole: Whole | None = None
 
 
 class LaneLimit(Body, frozen=True):
     """The capacity of a lane."""
 
-    grp: Text
+    grp: params.Text
     capacity: Most
 
 
@@ -156,10 +143,10 @@ class Prune(Body, frozen=True, kw_only=True):
 class NewToken(Body, frozen=True, kw_only=True):
     """A new token."""
 
-    name: TokenName
+    name: params.TokenName
     role: Role
-    namespaces: Annotated[list[Namespace], Meta(min_length=1, max_length=1000)]
-    expires: Time | None = None
+    namespaces: Annotated[list[params.Namespace], Meta(min_length=1, max_length=1000)]
+    expires: params.Time | None = None
 
 
 class NewSession(Body, frozen=True):
@@ -171,5 +158,5 @@ class NewSession(Body, frozen=True):
 class NewQuota(Body, frozen=True, kw_only=True):
     """Limits of a namespace; a field that is not given sets no limit."""
 
-    objects: Annotated[dict[Text, Most], Meta(max_length=1000)] = field(default_factory=dict)
+    objects: Annotated[dict[params.Text, Most], Meta(max_length=1000)] = field(default_factory=dict)
     operations: Most | None = None

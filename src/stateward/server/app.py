@@ -8,12 +8,14 @@ Each route has to declare the right that it needs; otherwise the application is 
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
-from litestar import Litestar
+from litestar import Litestar, Request, Response
 from litestar.datastructures import State
 from litestar.exceptions import ImproperlyConfiguredException
 from litestar.middleware import DefineMiddleware
 from litestar.types import ControllerRouterHandler
+from msgspec import Struct
 
 from stateward.access import Tokens
 from stateward.access.lifecycle import TOKEN
@@ -24,19 +26,22 @@ from stateward.engine import Engine
 from stateward.engine.dry_run import DryRunEnded
 from stateward.plugin.owned_router import Application, OwnedRouter
 from stateward.plugin.registry import Plugins, installed
+from stateward.plugin.route_options import disclosure_of
+from stateward.schemas.operations import AcceptedView
+from stateward.schemas.preview import PreviewView
 from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.client_address import ClientAddresses, read_networks
 from stateward.server.auth.middleware import AuthorizationMiddleware, bind_guards
 from stateward.server.http.body_decoding import StrictJson
 from stateward.server.http.cross_origin import CrossOrigin, read_origins
-from stateward.server.http.dry_run_replies import respond_with_plan
 from stateward.server.http.fast_path import bind_fast_routes
 from stateward.server.http.keyed_calls import KeyedCalls, bind_keys
 from stateward.server.http.problem_details import respond_with_problem
 from stateward.server.http.request_names import RequestNames, bind_query_names
 from stateward.server.http.security_headers import default_headers
 from stateward.server.openapi import openapi_config
+from stateward.server.presenter import Presenter
 from stateward.server.routes import (
     access_routes,
     action_routes,
@@ -57,9 +62,28 @@ from stateward.server.routes import (
 )
 from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.routes.kind_routes import Drawings
-from stateward.server.service import ApiRequest, Service
+from stateward.server.service import ApiRequest, Service, service_of
 from stateward.server.transition_history import TransitionHistory
 from stateward.server.views import state_classes
+
+# The reply to a dry run: the objects as they would be stored, and the effects, for whatever route was asked.
+#
+# A refused dry run gets the problem that the call itself would get.
+
+
+class DryRunView(Struct, frozen=True):
+    """What a call would submit: each request with the object after it, and its effects. Nothing was written."""
+
+    dry_run: list[AcceptedView]
+    preview: PreviewView
+
+
+def respond_with_plan(request: Request[Any, Any, Any], ended: DryRunEnded) -> Response[DryRunView]:
+    """Return what a call would have submitted."""
+    presenter = Presenter(disclosure_of(request), service_of(request).state_classes)
+    planned = [presenter.accepted(accepted) for accepted in ended.accepted]
+    return Response(DryRunView(planned, ended.preview), status_code=200)
+
 
 BASE = "/api/v1"
 NO_COMPOSITES = CompositeActions()

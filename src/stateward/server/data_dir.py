@@ -58,17 +58,14 @@ class DataDir:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.path.stat().st_mode & OPEN_TO_OTHERS:
-                self._close()
+                status = self.path.stat()
+                is_ours = any((self.path / name).exists() for name in OWN_FILES) or not any(self.path.iterdir())
+                if status.st_uid != os.geteuid() or status.st_mode & stat.S_ISVTX or not is_ours:
+                    private = "a folder that only you can enter, because it will contain tokens and disks"
+                    raise BadInput("data", str(self.path), f"{private} (chmod 700, or name a new folder)")
+                self.path.chmod(0o700)
         except OSError as error:
             raise BadInput("data", str(self.path), f"a folder that can be used ({error.strerror})") from error
-
-    def _close(self) -> None:
-        status = self.path.stat()
-        is_ours = any((self.path / name).exists() for name in OWN_FILES) or not any(self.path.iterdir())
-        if status.st_uid != os.geteuid() or status.st_mode & stat.S_ISVTX or not is_ours:
-            private = "a folder that only you can enter, because it will contain tokens and disks"
-            raise BadInput("data", str(self.path), f"{private} (chmod 700, or name a new folder)")
-        self.path.chmod(0o700)
 
     @contextmanager
     def worker_lock(self) -> Iterator[None]:
@@ -91,19 +88,16 @@ class DataDir:
     async def ensure_admin_token(self, tokens: Tokens) -> str | None:
         """Issue an administrator's token if there is none; returns a warning if the token in the file is not valid."""
         if self.token_file.exists():
-            return await self._check_token(tokens)
+            text = self.token_file.read_text("ascii", errors="replace").strip()
+            if await tokens.check(text) is not None:
+                return None
+            if await has_administrator(tokens):
+                return f"the token in {self.token_file} is not valid any more; it is left as it is"
+            self.token_file.unlink()
+            await self._issue_admin_token(tokens)
+            return None
         if self._embedded or not await has_administrator(tokens):
             await self._issue_admin_token(tokens)
-        return None
-
-    async def _check_token(self, tokens: Tokens) -> str | None:
-        text = self.token_file.read_text("ascii", errors="replace").strip()
-        if await tokens.check(text) is not None:
-            return None
-        if await has_administrator(tokens):
-            return f"the token in {self.token_file} is not valid any more; it is left as it is"
-        self.token_file.unlink()
-        await self._issue_admin_token(tokens)
         return None
 
     async def _issue_admin_token(self, tokens: Tokens) -> None:

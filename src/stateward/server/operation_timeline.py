@@ -4,7 +4,7 @@ A person asks where the time went: waiting or working, and how often it was trie
 each would be written with every operation. So the spans between them are derived here, by a pure function.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -120,7 +120,8 @@ def _attempt_of_operation(key: str) -> bool:
 def _steps(operation: Operation, steps: Steps) -> Iterator[Span]:
     """Yield the finished steps, sleeps, waits for signals, failed attempts of steps, and undos."""
     for key, value in steps.items():
-        began, ended = _times(steps, key)
+        times = steps.get(f"{TIME}{key}")
+        began, ended = (times[0], times[1]) if isinstance(times, list) else (None, None)
         if key.startswith(ATTEMPT):
             if isinstance(value, dict) and not _attempt_of_operation(key):
                 step, _, number = key.removeprefix(ATTEMPT).rpartition(" ")
@@ -162,11 +163,6 @@ def _calls(operation: Operation, steps: Steps) -> Iterator[Span]:
                 count=call.count,
                 slowest_s=slowest_s,
             )
-
-
-def _times(steps: Mapping[str, Any], key: str) -> tuple[float | None, float | None]:
-    times = steps.get(f"{TIME}{key}")
-    return (times[0], times[1]) if isinstance(times, list) else (None, None)
 
 
 def _over(operation: Operation, ended: float | None) -> SpanStatus:

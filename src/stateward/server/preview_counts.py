@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from stateward.engine.accept.accept import Verdict
 from stateward.engine.errors import NotFound, Refused
-from stateward.engine.requests import Accepted
 from stateward.errors import StatewardError
 from stateward.schemas.preview import PreviewPlace, PreviewRefusal, PreviewTargets
 from stateward.server.http.problem_details import mask_secrets, problem_of
@@ -49,13 +48,9 @@ def outcome_of(verdict: Verdict) -> Outcome:
         return Outcome(
             code=problem.code, detail=str(verdict.refusal) if isinstance(verdict, Refused) else problem.detail
         )
-    return _accepted_outcome(verdict)
-
-
-def _accepted_outcome(accepted: Accepted) -> Outcome:
-    operation = accepted.operation
+    operation = verdict.operation
     if operation is None:
-        return Outcome(None, accepted.object.state)
+        return Outcome(None, verdict.object.state)
     return Outcome(None if operation.hidden else operation.via, operation.desired, operation.within or None)
 
 
@@ -96,17 +91,12 @@ def count_places(accepted: Iterable[TargetOutcome]) -> list[PreviewPlace]:
     by_labels = Counter(target.object.labels for target in accepted)
     counts = Counter[str]()
     for labels, count in by_labels.items():
-        if place := _place(labels):
+        named: dict[str, str] = msgspec.json.decode(labels)
+        if place := "/".join(named[name] for name in ("provider", "region") if named.get(name)):
             counts[place] += count
     first, rest = counts.most_common()[:MAX_PLACES], counts.most_common()[MAX_PLACES:]
     others = [PreviewPlace(ELSEWHERE, sum(count for _, count in rest))] if rest else []
     return [PreviewPlace(place, count) for place, count in first] + others
-
-
-def _place(labels: str) -> str:
-    """Return the place that labels name: provider and region."""
-    named: dict[str, str] = msgspec.json.decode(labels)
-    return "/".join(named[name] for name in ("provider", "region") if named.get(name))
 
 
 def count_refusals(refused: Iterable[TargetOutcome]) -> list[PreviewRefusal]:

@@ -31,7 +31,6 @@ from stateward.access.tokens import token_kind
 from stateward.aio.open_files import raise_open_file_limit
 from stateward.aio.supervise import cancel_tasks
 from stateward.config import Config, hidden_paths, masked
-from stateward.drivers.confinement import Confinement
 from stateward.engine import Kind
 from stateward.engine.maintenance.retention import history_kind
 from stateward.engine.protection import protection_kind
@@ -53,6 +52,7 @@ from stateward.server.telemetry.prometheus_metrics import Metrics, ProviderCalls
 from stateward.server.telemetry.traces import NoTraces, RequestTracer, Traces, start_traces
 from stateward.store import open_store
 from stateward.store.port import Store
+from stateward.workloads.confinement import confinement_of
 
 log = logging.getLogger("stateward.server")
 
@@ -114,19 +114,12 @@ def domains_of(config: Config, calls: ProviderCalls) -> LoadedDomains:
     )
     own = replace(
         context,
-        confinement=confinement_of(config),
+        confinement=confinement_of(config, hidden_paths(config)),
         is_embedded=not config.database,
         server_url=config.server_url,
         server_port=config.port,
     )
     return load_domains(config, own)
-
-
-def confinement_of(config: Config) -> Confinement:
-    """Return the confinement of tenants' programs on this host: the files of the server are hidden from them."""
-    hidden = hidden_paths(config)
-    readable = [Path(name).resolve() for name in config.machine_paths.split(":") if name]
-    return Confinement(hidden, readable, config.machine_uids, required=config.confinement == "required")
 
 
 @asynccontextmanager
@@ -201,15 +194,6 @@ async def prepare_application(config: Config, traces: Traces | None = None) -> A
             yield ServerApplication(app, engine, domains, tokens, live_feeds)
 
 
-def _start_demos(parts: ServerApplication, config: Config) -> "list[asyncio.Task[None]]":
-    """Start the demos of all domains, if configured."""
-    demos = [runtime.demo(parts.engine) for runtime in parts.domains.runtimes] if config.demo else []
-    tasks = [asyncio.create_task(demo) for demo in demos]
-    for task in tasks:
-        task.add_done_callback(_log_demo_failure)
-    return tasks
-
-
 def _log_demo_failure(task: "asyncio.Task[None]") -> None:
     """Log a demo that failed: nobody awaits its task."""
     error = None if task.cancelled() else task.exception()
@@ -233,7 +217,10 @@ async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
             complaint = await folder.ensure_admin_token(parts.tokens)
             if complaint is not None:
                 log.warning(complaint)
-            demos = _start_demos(parts, config)
+            runtimes = parts.domains.runtimes if config.demo else ()
+            demos = [asyncio.create_task(runtime.demo(parts.engine)) for runtime in runtimes]
+            for task in demos:
+                task.add_done_callback(_log_demo_failure)
             try:
                 await _listen(config, parts, worker, traces, listener, folder, started, demos)
             finally:

@@ -66,7 +66,12 @@ def back_up(database: Path, file: Path) -> BackupInfo:
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, without a write-ahead log
             info = _check_content(target, file)
-        _sync_to_disk(new)
+        for path in (new, new.absolute().parent):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
         os.link(new, file)  # unlike a rename, it never replaces what another backup has written
     except FileExistsError as error:
         raise BackupError(str(file), "the file exists already; choose a new one") from error
@@ -170,12 +175,3 @@ def _check_content(connection: sqlite3.Connection, file: Path) -> BackupInfo:
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (size,) = connection.execute("PRAGMA page_size").fetchone()
     return BackupInfo(str(file), pages * size, objects, seq)
-
-
-def _sync_to_disk(file: Path) -> None:
-    for path in (file, file.absolute().parent):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

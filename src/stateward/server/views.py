@@ -22,19 +22,8 @@ from stateward.schemas.operations import OperationView
 from stateward.schemas.problems import BlockerView
 from stateward.schemas.timeline import SpanView
 from stateward.server.operation_timeline import Span
+from stateward.store import records
 from stateward.store.port import LaneLoad
-from stateward.store.records import (
-    PROTECTED_LABEL,
-    JournalEntry,
-    LaneGroup,
-    Lock,
-    Object,
-    Operation,
-    Timer,
-    WorkerRecord,
-    shown_labels,
-    to_json,
-)
 
 StateClasses: TypeAlias = Mapping[tuple[str, str], StateClass]
 """The class of a state, by kind and state; states of unknown kinds are missing."""
@@ -71,13 +60,9 @@ def _names(text: str) -> list[str]:
     return [] if text == "[]" else msgspec.json.decode(text, type=list[str])
 
 
-def _labels(text: str) -> dict[str, str]:
-    return {} if text == "{}" else msgspec.json.decode(text, type=dict[str, str])
-
-
-def object_view(record: Object, classes: StateClasses) -> ObjectView:
+def object_view(record: records.Object, classes: StateClasses) -> ObjectView:
     """Return the view of an object."""
-    labels = _labels(record.labels)
+    labels = {} if record.labels == "{}" else msgspec.json.decode(record.labels, type=dict[str, str])
     return ObjectView(
         ns=record.ns,
         id=record.id,
@@ -92,18 +77,18 @@ def object_view(record: Object, classes: StateClasses) -> ObjectView:
         parent=record.parent,
         spec=Raw(record.spec),
         seen=Raw(record.seen),
-        labels=shown_labels(labels) if PROTECTED_LABEL in labels else labels,
+        labels=records.shown_labels(labels) if records.PROTECTED_LABEL in labels else labels,
         error=record.error,
         created=to_datetime(record.created),
-        protected=labels.get(PROTECTED_LABEL, ""),
+        protected=labels.get(records.PROTECTED_LABEL, ""),
     )
 
 
 def _shown_steps(steps: str) -> str:
-    return to_json(without_times(msgspec.json.decode(steps))) if has_times(steps) else steps
+    return records.to_json(without_times(msgspec.json.decode(steps))) if has_times(steps) else steps
 
 
-def operation_view(operation: Operation) -> OperationView:
+def operation_view(operation: records.Operation) -> OperationView:
     """Return the view of an operation."""
     result, traceback = split_result(operation)
     return OperationView(
@@ -145,7 +130,7 @@ def span_view(span: Span) -> SpanView:
     return SpanView(span.kind, span.name, span.status, began, ended, span.text, span.object, span.op, *call)
 
 
-def journal_entry_view(entry: JournalEntry, *, bare: bool = False) -> LineView:
+def journal_entry_view(entry: records.JournalEntry, *, bare: bool = False) -> LineView:
     """Return the view of a journal entry; `bare` leaves the spec out."""
     return LineView(
         seq=entry.seq,
@@ -185,12 +170,12 @@ def lane_view(load: LaneLoad) -> LaneView:
     return LaneView(lane.lane, lane.grp, lane.capacity, load.running, load.waiting, back_off, lane.throttled)
 
 
-def lanes_view(groups: list[LaneGroup], loads: list[LaneLoad]) -> LanesView:
+def lanes_view(groups: list[records.LaneGroup], loads: list[LaneLoad]) -> LanesView:
     """Return the view of all lanes and groups."""
     return LanesView([LaneGroupView(group.grp, group.lanes) for group in groups], [lane_view(load) for load in loads])
 
 
-def worker_view(worker: WorkerRecord, now: float) -> WorkerView:
+def worker_view(worker: records.WorkerRecord, now: float) -> WorkerView:
     """Return the view of a worker."""
     known = msgspec.json.decode(worker.kinds or "[]", type=list[str])
     kinds = sorted(kind for kind in known if " " not in kind)  # the others are about parts that it does not know
@@ -198,12 +183,12 @@ def worker_view(worker: WorkerRecord, now: float) -> WorkerView:
     return WorkerView(worker.id, worker.host, worker.pid, worker.lease, seen, worker.is_alive(now), kinds)
 
 
-def timer_view(timer: Timer) -> TimerView:
+def timer_view(timer: records.Timer) -> TimerView:
     """Return the view of a timer."""
     facts, args = _names(timer.facts), Raw(timer.args)
     return TimerView(timer.ns, timer.id, to_datetime(timer.due), timer.rank, timer.object, timer.event, facts, args)
 
 
-def lock_view(lock: Lock) -> LockView:
+def lock_view(lock: records.Lock) -> LockView:
     """Return the view of a lock."""
     return LockView(lock.tree, lock.path, lock.mode, lock.op, lock.waiting)

@@ -5,21 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from stateward.store.records import (
-    IdempotencyRecord,
-    JournalEntry,
-    Key,
-    Lane,
-    LaneGroup,
-    Lock,
-    Object,
-    Operation,
-    Progress,
-    Signal,
-    Status,
-    Timer,
-    WorkItem,
-)
+from stateward.store import records
 
 
 class Ended(Struct, frozen=True, gc=False):
@@ -27,7 +13,7 @@ class Ended(Struct, frozen=True, gc=False):
 
     ns: str
     op: str
-    status: Status
+    status: records.Status
     attempts: int
     started: float | None
     ended: float
@@ -44,31 +30,33 @@ class Changes(Struct):
     same operation, which must exist; `new_work` is added and given its number.
     """
 
-    objects: list[Object] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
+    objects: list[records.Object] = field(default_factory=list)
+    operations: list[records.Operation] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
-    masked_args: list[tuple[Key, str]] = field(default_factory=list)  # arguments of ended operations without secrets
-    steps: list[tuple[Key, str]] = field(default_factory=list)
-    renamed_states: list[Operation] = field(default_factory=list)  # by a state migration
-    new_work: list[WorkItem] = field(default_factory=list)
-    work: list[WorkItem] = field(default_factory=list)
+    masked_args: list[tuple[records.Key, str]] = field(
+        default_factory=list
+    )  # arguments of ended operations without secrets
+    steps: list[tuple[records.Key, str]] = field(default_factory=list)
+    renamed_states: list[records.Operation] = field(default_factory=list)  # by a state migration
+    new_work: list[records.WorkItem] = field(default_factory=list)
+    work: list[records.WorkItem] = field(default_factory=list)
     # prefetched items that start now: each gets its deadline, unless it has lost its owner meanwhile
-    prefetch_started: list[WorkItem] = field(default_factory=list)
-    work_gone: list[Key] = field(default_factory=list)
-    children_ended: list[Key] = field(default_factory=list)  # parents, one entry for each child that ended
-    journal: list[JournalEntry] = field(default_factory=list)
-    progress: list[Progress] = field(default_factory=list)
-    signals: list[Signal] = field(default_factory=list)
-    signals_gone: list[Signal] = field(default_factory=list)  # taken by a wait; each must still be there
-    locks: list[Lock] = field(default_factory=list)
-    locks_granted: list[Lock] = field(default_factory=list)
-    locks_gone: list[Key] = field(default_factory=list)  # all locks of these operations are released
-    timers: list[Timer] = field(default_factory=list)  # added, or replaced where the key exists
-    timers_gone: list[Key] = field(default_factory=list)
-    idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
-    lanes: list[Lane] = field(default_factory=list)
+    prefetch_started: list[records.WorkItem] = field(default_factory=list)
+    work_gone: list[records.Key] = field(default_factory=list)
+    children_ended: list[records.Key] = field(default_factory=list)  # parents, one entry for each child that ended
+    journal: list[records.JournalEntry] = field(default_factory=list)
+    progress: list[records.Progress] = field(default_factory=list)
+    signals: list[records.Signal] = field(default_factory=list)
+    signals_gone: list[records.Signal] = field(default_factory=list)  # taken by a wait; each must still be there
+    locks: list[records.Lock] = field(default_factory=list)
+    locks_granted: list[records.Lock] = field(default_factory=list)
+    locks_gone: list[records.Key] = field(default_factory=list)  # all locks of these operations are released
+    timers: list[records.Timer] = field(default_factory=list)  # added, or replaced where the key exists
+    timers_gone: list[records.Key] = field(default_factory=list)
+    idempotency_records: list[records.IdempotencyRecord] = field(default_factory=list)
+    lanes: list[records.Lane] = field(default_factory=list)
     lanes_gone: list[str] = field(default_factory=list)  # unless they have work
-    groups: list[LaneGroup] = field(default_factory=list)
+    groups: list[records.LaneGroup] = field(default_factory=list)
     frees_capacity: bool = True  # removed work may have freed a lane slot that others wait for
     fences_running_work: bool = False  # a worker must stop an operation
 
@@ -76,12 +64,12 @@ class Changes(Struct):
 class ObjectWrites(NamedTuple):
     """The objects of a change set, by the statement that writes them."""
 
-    created: list[Object]
-    transitioned: list[Object]
-    replaced: list[Object]
+    created: list[records.Object]
+    transitioned: list[records.Object]
+    replaced: list[records.Object]
 
 
-def sort_objects(objects: Iterable[Object], known: Mapping[Key, Object]) -> ObjectWrites:
+def sort_objects(objects: Iterable[records.Object], known: Mapping[records.Key, records.Object]) -> ObjectWrites:
     """Sort the objects of a change set; `known` are those that the transaction has read, as they are stored."""
     writes = ObjectWrites([], [], [])
     for changed in objects:
@@ -94,7 +82,7 @@ def sort_objects(objects: Iterable[Object], known: Mapping[Key, Object]) -> Obje
     return writes
 
 
-def _is_plain_transition(old: Object | None, new: Object) -> bool:
+def _is_plain_transition(old: records.Object | None, new: records.Object) -> bool:
     """Return whether only the columns of a transition differ.
 
     Then a large spec is neither sent nor stored again, and the indexes of the other columns stay untouched.

@@ -166,6 +166,24 @@ OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 """The statuses of operations that have not ended."""
 
 
+# The stored status is `waiting` until the end; whether an operation runs is derived from its work item.
+RUNNING = "(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote)"
+DISPLAYED_STATUS = f"CASE WHEN o.status = 'waiting' AND {RUNNING} THEN 'running' ELSE o.status END"
+# So is the time when its work began, from the deadline of its first state, as at its end (`completion`).
+DISPLAYED_START = """coalesce(o.started, CASE WHEN o.status = 'waiting' AND w.deadline IS NOT NULL AND (
+    o.hidden OR (SELECT b.state FROM objects b WHERE b.ns = o.ns AND b.id = o.object) = o.via
+) THEN <later>(o.created, w.deadline - o.within) END)"""
+DISPLAYED_ATTEMPTS = "CASE WHEN o.status = 'waiting' THEN coalesce(w.attempts, o.attempts) ELSE o.attempts END"
+
+LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
+STUCK_ROWS = """
+w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
+FROM first f
+JOIN work w ON w.seq = f.seq
+JOIN objects b ON b.ns = w.ns AND b.id = w.object
+JOIN operations o ON o.ns = w.ns AND o.id = w.op
+"""
+
 ENTRY = "o.parent IS NULL AND (o.bulk IS NULL OR o.bulk = o.id)"
 """The condition of an index: the operation stands in lists by itself."""
 

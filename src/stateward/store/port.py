@@ -13,34 +13,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from stateward.store import filters, records
 from stateward.store.changes import Changes
-from stateward.store.filters import (
-    GroupField,
-    JournalFilter,
-    OperationCursor,
-    OperationFilter,
-    Page,
-    SearchText,
-    Selector,
-    SortedPage,
-)
-from stateward.store.records import (
-    Claim,
-    IdempotencyRecord,
-    JournalEntry,
-    Key,
-    Lane,
-    LaneGroup,
-    Lock,
-    Object,
-    Operation,
-    Progress,
-    Signal,
-    Status,
-    Timer,
-    WorkerRecord,
-    WorkItem,
-)
 from stateward.store.retention import Retention
 from stateward.store.topics import Topic
 
@@ -62,7 +36,7 @@ action or a spec version that the process does not know, of which the filter has
 class LaneLoad(Struct, frozen=True, gc=False):
     """A lane with its limits, the number of its running operations, and whether claimable work waits in it."""
 
-    lane: Lane
+    lane: records.Lane
     running: int
     waiting: bool
 
@@ -106,10 +80,10 @@ class LaneWork(Struct, frozen=True, gc=False):
 class SearchHits(Struct, frozen=True):
     """Candidates of a search, the first of each sort; the caller checks that they have the text."""
 
-    objects: list[Object]  # with the text in the id, first those whose id begins with it
-    failed: list[Object]  # with the text in the error
+    objects: list[records.Object]  # with the text in the id, first those whose id begins with it
+    failed: list[records.Object]  # with the text in the error
     labels: list[str]  # different sets of labels with the text, as JSON
-    operations: list[Operation]  # whose id begins with the text
+    operations: list[records.Operation]  # whose id begins with the text
 
 
 class Tx(Protocol):
@@ -127,46 +101,46 @@ class Tx(Protocol):
     def flushes_early(self) -> bool:
         """Whether early writes run beside the transaction function; otherwise nothing is gained by `flush_early`."""
 
-    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+    async def objects(self, keys: Collection[records.Key]) -> dict[records.Key, records.Object]:
         """Return the objects that exist, removed ones included, and lock them in key order."""
 
-    async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
+    async def peek(self, keys: Collection[records.Key]) -> dict[records.Key, records.Object]:
         """Return the objects that exist, removed ones included, without locking them: for rows that many only read."""
 
-    async def lock_keys(self, keys: Collection[Key]) -> None:
+    async def lock_keys(self, keys: Collection[records.Key]) -> None:
         """Lock keys until the end of the transaction, whether or not objects of these names exist."""
 
-    async def share_keys(self, keys: Collection[Key]) -> None:
+    async def share_keys(self, keys: Collection[records.Key]) -> None:
         """Lock keys until the end of the transaction against `lock_keys`; others can share them at the same time."""
 
     async def namespaces(self) -> list[str]:
         """Return the namespaces that have or had an object, in order."""
 
-    async def select(self, selector: Selector) -> list[Object]:
+    async def select(self, selector: filters.Selector) -> list[records.Object]:
         """Return the selected objects in key order, and lock them."""
 
-    async def peek_selected(self, selector: Selector) -> list[Object]:
+    async def peek_selected(self, selector: filters.Selector) -> list[records.Object]:
         """Return the selected objects in key order, without locking them."""
 
-    async def count_selected(self, selector: Selector) -> int:
+    async def count_selected(self, selector: filters.Selector) -> int:
         """Count the selected objects without locking them."""
 
-    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+    async def operations(self, keys: Collection[records.Key]) -> dict[records.Key, records.Operation]:
         """Return the operations that exist."""
 
-    async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
+    async def work(self, keys: Collection[records.Key]) -> dict[records.Key, records.WorkItem]:
         """Return the work items of these operations."""
 
-    async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
+    async def queues(self, keys: Collection[records.Key]) -> list[records.WorkItem]:
         """Return the work items in the queues of these objects, in the order of acceptance."""
 
-    async def locks(self, trees: Collection[Key]) -> list[Lock]:
+    async def locks(self, trees: Collection[records.Key]) -> list[records.Lock]:
         """Return the held and waiting locks of these trees in the order of their requests, and lock the trees."""
 
-    async def signals(self, keys: Collection[Key]) -> list[Signal]:
+    async def signals(self, keys: Collection[records.Key]) -> list[records.Signal]:
         """Return the signals to these operations that no wait has taken, in the order of their arrival."""
 
-    async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
+    async def idempotency_records(self, keys: Collection[records.Key]) -> dict[records.Key, records.IdempotencyRecord]:
         """Return the records of these idempotency keys, and lock the keys."""
 
     async def count_objects(self, ns: str, kind: str, limit: int) -> int:
@@ -175,10 +149,10 @@ class Tx(Protocol):
     async def count_open_operations(self, ns: str, limit: int) -> int:
         """Count the operations of a namespace that have not ended; stops at the limit."""
 
-    async def due_timers(self, limit: int, kinds: KindFilter = None) -> list[Timer]:
+    async def due_timers(self, limit: int, kinds: KindFilter = None) -> list[records.Timer]:
         """Return due timers in order, and lock them; timers that another transaction locks are skipped."""
 
-    async def lane_loads(self, kinds: KindFilter = None) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lane_loads(self, kinds: KindFilter = None) -> tuple[list[records.LaneGroup], list[LaneLoad]]:
         """Return the groups and lanes with claimable or running work, and lock them against other claimers."""
 
     async def claim(
@@ -187,7 +161,7 @@ class Tx(Protocol):
         owner: str,
         prefetch: Mapping[str, int] = NO_LANES,
         kinds: KindFilter = None,
-    ) -> list[Claim]:
+    ) -> list[records.Claim]:
         """Claim at most `slots[lane]` operations of each lane: highest priority first, then in the order of acceptance.
 
         Sets the owner, increments epoch and attempts, and sets the deadline if there is none. The next `prefetch[lane]`
@@ -195,28 +169,28 @@ class Tx(Protocol):
         has a deadline.
         """
 
-    async def overdue(self, limit: int, kinds: KindFilter = None, spared: str = "") -> list[WorkItem]:
+    async def overdue(self, limit: int, kinds: KindFilter = None, spared: str = "") -> list[records.WorkItem]:
         """Return work items past their deadline that no live worker owns, nor the worker `spared`.
 
         Work that goes first in its lane already (`OVERDUE_PRIORITY`) is left out, because it only waits for a worker.
         """
 
-    async def heartbeat(self, worker: WorkerRecord) -> None:
+    async def heartbeat(self, worker: records.WorkerRecord) -> None:
         """Renew the lease of a worker, at the time of the store's clock."""
 
     async def remove_worker(self, worker: str) -> None:
         """Delete the record of a worker that has stopped."""
 
-    async def workers(self) -> list[WorkerRecord]:
+    async def workers(self) -> list[records.WorkerRecord]:
         """Return all workers."""
 
-    async def dead_workers(self) -> list[WorkerRecord]:
+    async def dead_workers(self) -> list[records.WorkerRecord]:
         """Return the workers with an expired lease, and lock them; workers locked by others are skipped.
 
         Workers without a record that own work are dead too: a claim can be committed after its worker was removed.
         """
 
-    async def owned(self, worker: str) -> list[WorkItem]:
+    async def owned(self, worker: str) -> list[records.WorkItem]:
         """Return the work items that a worker owns."""
 
     async def flush_early(self, changes: Changes) -> bool:
@@ -233,65 +207,71 @@ class Tx(Protocol):
 class Reader(Protocol):
     """Reads of committed data, which never wait for a writer."""
 
-    async def object(self, key: Key) -> Object | None:
+    async def object(self, key: records.Key) -> records.Object | None:
         """Return an object, even a removed one."""
 
-    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+    async def objects(self, keys: Collection[records.Key]) -> dict[records.Key, records.Object]:
         """Return the objects that exist, removed ones included."""
 
-    async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
+    async def list_objects(self, selector: filters.Selector, page: filters.Page) -> list[records.Object]:
         """Return a page of the selected objects, ordered by id."""
 
     async def count_groups(
-        self, selector: Selector, by: tuple[GroupField, ...], limit: int | None = None
+        self, selector: filters.Selector, by: tuple[filters.GroupField, ...], limit: int | None = None
     ) -> dict[tuple[str | None, ...], int]:
         """Count the selected objects by the values of some fields, None for a missing one; `limit` groups at most."""
 
-    async def list_sorted(self, selector: Selector, page: SortedPage) -> list[tuple[str | float, Object]]:
+    async def list_sorted(
+        self, selector: filters.Selector, page: filters.SortedPage
+    ) -> list[tuple[str | float, records.Object]]:
         """Return a page of the selected objects in some order, with their sort values; it reads all selected rows."""
 
-    async def search(self, namespaces: Sequence[str], text: SearchText, limit: int) -> SearchHits:
+    async def search(self, namespaces: Sequence[str], text: filters.SearchText, limit: int) -> SearchHits:
         """Return the first candidates of each sort for a searched text; it reads narrow indexes, or one table, once.
 
         A text that very many objects have is looked for in the first of them only, apart from the beginnings of ids.
         """
 
-    async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
+    async def count_states(self, selector: filters.Selector) -> dict[tuple[str, str], int]:
         """Count the selected objects by (kind, state)."""
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         """Count the objects of some namespaces, of one kind or of all, as of one journal entry."""
 
-    async def operation(self, key: Key) -> Operation | None:
+    async def operation(self, key: records.Key) -> records.Operation | None:
         """Return an operation; while a worker owns it, its status is `running`, with the time when that began."""
 
-    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+    async def operations(self, keys: Collection[records.Key]) -> dict[records.Key, records.Operation]:
         """Return the operations that exist, with their stored status."""
 
-    async def operations_of(self, key: Key, limit: int) -> list[Operation]:
+    async def operations_of(self, key: records.Key, limit: int) -> list[records.Operation]:
         """Return an object's operations, newest first."""
 
     async def list_operations(
-        self, only: OperationFilter, before: OperationCursor | None, limit: int
-    ) -> list[Operation]:
+        self, only: filters.OperationFilter, before: filters.OperationCursor | None, limit: int
+    ) -> list[records.Operation]:
         """Return a page of the operations that a filter matches, newest first."""
 
-    async def operation_reach(self, ns: str, before: OperationCursor | None, rows: int) -> OperationCursor | None:
+    async def operation_reach(
+        self, ns: str, before: filters.OperationCursor | None, rows: int
+    ) -> filters.OperationCursor | None:
         """Return the `rows`-th entry of the list of operations behind a place, newest first; None if there is none."""
 
-    async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
+    async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[records.Status, int]]:
         """Count the parts of each of these operations by their status: children, or the operations of a bulk."""
 
-    async def children_of(self, key: Key) -> list[Operation]:
+    async def children_of(self, key: records.Key) -> list[records.Operation]:
         """Return the child operations."""
 
-    async def queue_of(self, key: Key) -> list[WorkItem]:
+    async def queue_of(self, key: records.Key) -> list[records.WorkItem]:
         """Return the work items in an object's queue."""
 
-    async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
+    async def journal(self, after: int, limit: int, only: filters.JournalFilter) -> list[records.JournalEntry]:
         """Return the journal entries after a sequence number, in order."""
 
-    async def newest_entries(self, before: int | None, limit: int, only: JournalFilter) -> list[JournalEntry]:
+    async def newest_entries(
+        self, before: int | None, limit: int, only: filters.JournalFilter
+    ) -> list[records.JournalEntry]:
         """Return the last journal entries before a number (None: of all), newest first."""
 
     async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:
@@ -306,10 +286,10 @@ class Reader(Protocol):
     async def last_journal_seq(self) -> int:
         """Return the sequence number of the newest entry; no smaller one can appear later."""
 
-    async def progress_of(self, key: Key, after: int) -> list[Progress]:
+    async def progress_of(self, key: records.Key, after: int) -> list[records.Progress]:
         """Return an operation's progress entries after a sequence number."""
 
-    async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lanes(self) -> tuple[list[records.LaneGroup], list[LaneLoad]]:
         """Return all groups and lanes with their loads."""
 
     async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
@@ -324,13 +304,13 @@ class Reader(Protocol):
     async def label_keys(self, namespaces: Collection[str]) -> list[str]:
         """Return the keys of all labels in some namespaces, in their order. Reads every object: for errors only."""
 
-    async def workers(self) -> list[WorkerRecord]:
+    async def workers(self) -> list[records.WorkerRecord]:
         """Return the registered workers."""
 
-    async def timers(self, ns: str | None, limit: int) -> list[Timer]:
+    async def timers(self, ns: str | None, limit: int) -> list[records.Timer]:
         """Return pending timers in the order of their due times."""
 
-    async def locks_of(self, tree: Key) -> list[Lock]:
+    async def locks_of(self, tree: records.Key) -> list[records.Lock]:
         """Return the locks of a tree."""
 
     async def next_due_time(self, kinds: KindFilter = None) -> float | None:

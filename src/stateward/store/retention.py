@@ -109,6 +109,48 @@ class Retention(Protocol):
         """Delete idempotency records that are older than the time; returns their number."""
 
 
+# Templates for both databases: `{a==b}` looks a row up by `a`, `<lookup>` ends a subquery that must not become a join,
+# and `<yes>` follows a truth value.
+FREE_OBJECT = """
+o.removed<yes> AND o.since < <before>
+AND NOT EXISTS (SELECT 1 FROM work w WHERE {w.ns || ''==o.ns} AND w.queue = o.id<lookup>)
+AND NOT EXISTS (SELECT 1 FROM work w WHERE {w.ns || ''==o.ns} AND w.queue = o.queue AND w.object = o.id<lookup>)
+AND NOT EXISTS (SELECT 1 FROM locks l WHERE {l.ns==o.ns} AND l.tree = o.id<lookup>)
+AND NOT EXISTS (
+    SELECT 1 FROM operations p
+    WHERE {p.ns || ''==o.ns} AND p.object = o.id AND (p.ended IS NULL OR p.ended >= <before>)<lookup>
+)
+AND NOT EXISTS (
+    SELECT 1 FROM objects c
+    WHERE {c.ns==o.ns} AND c.parent = o.id AND NOT (c.removed<yes> AND c.since < <before>)<lookup>
+)
+AND NOT EXISTS (SELECT 1 FROM timers t WHERE {t.ns || ''==o.ns} AND t.object = o.id<lookup>)
+AND NOT EXISTS (
+    SELECT 1 FROM objects u<by_queue>
+    WHERE {u.ns==o.ns} AND u.queue = o.id AND u.queue <> u.id AND NOT (u.removed<yes> AND u.since < <before>)<lookup>
+)
+"""
+PRUNABLE_ENTRIES = """
+SELECT j.seq FROM journal j
+WHERE j.seq > <1> AND j.seq <= <2> AND j.at < <3> AND (
+    NOT EXISTS (
+        SELECT 1 FROM objects o WHERE {o.ns==j.ns} AND o.id = j.object AND (o.ns, o.id) NOT IN (<objects>)
+    )
+    OR (
+        NOT EXISTS (
+            SELECT 1 FROM operations p WHERE {p.ns==j.ns} AND p.id = j.op AND p.object = j.object
+            AND (p.ns, p.id) NOT IN (<operations>)
+        )
+        AND (j.target IS NULL OR EXISTS (
+            SELECT 1 FROM journal n
+            WHERE {n.ns==j.ns} AND n.object = j.object AND n.seq > j.seq AND n.seq <= <4>
+              AND n.at < <3> AND n.target IS NOT NULL
+        ))
+    )
+) ORDER BY j.seq
+"""
+
+
 class RetentionSql(Struct, frozen=True):
     """The statements of retention in the dialect of one database."""
 

@@ -268,9 +268,6 @@ class CrashWorld(SimulatedWorld[CrashProcess]):
 
     def note_commit(self, party: LoopParty, function: str, record: CommitRecord) -> None:  # noqa: ARG002
         self.note(f"{party.name} commits: {describe_commit(record)}")
-        self._keep_steps(record)
-
-    def _keep_steps(self, record: CommitRecord) -> None:
         for key, text in (step for changes in record.changes for step in changes.steps):
             self._steps[key.id] = decode(text)
 

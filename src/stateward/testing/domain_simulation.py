@@ -8,7 +8,6 @@ killed, suspended and cut off, and handlers are slow and fail. Then all faults e
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from random import Random
 from typing import Any
 
 from msgspec import Struct
@@ -177,7 +176,15 @@ class DomainWorld(SimulatedWorld[SimulatedProcess]):
             faults = self.handler_faults
             slow = luck.random() < faults.slow
             await asyncio.sleep(luck.random() * (faults.longest_s if slow else 0.3))
-            _refuse(faults, luck)
+            roll = luck.random()
+            for share, error in (
+                (faults.throttled, Throttled("injected", after=0.5 + luck.random())),
+                (faults.temporary, Temporary("injected")),
+                (faults.permanent, Permanent("injected")),
+            ):
+                if roll < share:
+                    raise error
+                roll -= share
             result = await handler.run(job)
             if luck.random() < faults.lost:
                 raise Unknown("injected: the answer was lost")
@@ -221,18 +228,6 @@ def _needs_handler(kind: Kind, row: Row) -> bool:
         return row.meaning in (Meaning.ACTION, Meaning.HIDDEN)
     reports = (event for event in kind.lifecycle.allowed[row.via] if event.meaning in REPORTS)
     return not any(outside_actors(event) for event in reports)
-
-
-def _refuse(faults: HandlerFaults, luck: Random) -> None:
-    roll = luck.random()
-    for share, error in (
-        (faults.throttled, Throttled("injected", after=0.5 + luck.random())),
-        (faults.temporary, Temporary("injected")),
-        (faults.permanent, Permanent("injected")),
-    ):
-        if roll < share:
-            raise error
-        roll -= share
 
 
 async def _run(world: DomainWorld, specs: Specs, times: tuple[float, float], refusals: dict[str, str]) -> None:

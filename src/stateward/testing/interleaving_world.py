@@ -204,17 +204,14 @@ class InterleavingWorld(SimulatedWorld[InterleavingProcess], Generic[S]):
             task.result()
         await end_operations(self)
         for invariant in self._scenario.invariants:
-            await self._check(invariant)
-
-    async def _check(self, invariant: Invariant[S]) -> None:
-        try:
-            checking = invariant(self._state)
-            if isawaitable(checking):
-                await checking
-        except AssertionError as error:
-            raise Violation(
-                f"{getattr(invariant, '__name__', invariant)} does not hold: {_described(error)}"
-            ) from error
+            try:
+                checking = invariant(self._state)
+                if isawaitable(checking):
+                    await checking
+            except AssertionError as error:
+                raise Violation(
+                    f"{getattr(invariant, '__name__', invariant)} does not hold: {_described(error)}"
+                ) from error
 
     def _begin(self, name: str, action: ActionFunction[S], *, urgent: bool = False) -> asyncio.Task[None]:
         context = copy_context()

@@ -105,7 +105,14 @@ class Inspector:
         """Check everything; raises at the first thing that is wrong."""
         self.commits += 1
         before, self.seen = self.seen, self._read(record)
-        self._note(record)
+        for changes in record.changes:
+            self.done.update(line.who for line in changes.journal if line.target is not None)  # users sign with its id
+            for operation in changes.operations:
+                self.done.add(operation.id)
+                if operation.parent is not None:
+                    self.children[operation.parent].append(operation.id)
+            for lock in changes.locks:
+                self.wishes.setdefault(lock.op, set()).add((lock.path, lock.mode))
         for problem in self._problems(before, party, record):
             raise Violation(problem)
 
@@ -137,16 +144,6 @@ class Inspector:
         seen.limits = dict(ask("SELECT lane, capacity FROM lanes").fetchall())
         seen.groups = dict(ask("SELECT grp, lanes FROM lane_groups").fetchall())
         return seen
-
-    def _note(self, record: CommitRecord) -> None:
-        for changes in record.changes:
-            self.done.update(line.who for line in changes.journal if line.target is not None)  # users sign with its id
-            for operation in changes.operations:
-                self.done.add(operation.id)
-                if operation.parent is not None:
-                    self.children[operation.parent].append(operation.id)
-            for lock in changes.locks:
-                self.wishes.setdefault(lock.op, set()).add((lock.path, lock.mode))
 
     # --- the journal -------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,17 @@ class RowLockTable:
             while self.is_held_by_other(holder, key):
                 if not waits or self._is_deadlock(holder, key):
                     raise WriteConflict(f"another transaction holds {key}")
-                await self._wait(holder, key)
+                loop, other = asyncio.get_running_loop(), self._holders[key]
+                woken: asyncio.Future[None] = loop.create_future()
+                self._woken.setdefault(key, []).append(woken)
+                self._waits[holder] = key
+                # In a context of its own: the database lives on if the process of the waiting transaction stands still.
+                idle = loop.call_later(IDLE_S, self._expire, other, other.statements, context=Context())
+                try:
+                    await woken
+                finally:
+                    idle.cancel()
+                    del self._waits[holder]
             self._holders[key] = holder
 
     def take_free(self, holder: LockingTransaction, key: LockKey) -> bool:
@@ -72,19 +82,6 @@ class RowLockTable:
             waited = self._waits.get(other)
             other = None if waited is None else self._holders.get(waited)
         return other is holder
-
-    async def _wait(self, holder: LockingTransaction, key: LockKey) -> None:
-        loop, other = asyncio.get_running_loop(), self._holders[key]
-        woken: asyncio.Future[None] = loop.create_future()
-        self._woken.setdefault(key, []).append(woken)
-        self._waits[holder] = key
-        # In a context of its own: the database lives on if the process of the waiting transaction stands still.
-        idle = loop.call_later(IDLE_S, self._expire, other, other.statements, context=Context())
-        try:
-            await woken
-        finally:
-            idle.cancel()
-            del self._waits[holder]
 
     def _expire(self, holder: LockingTransaction, statements: int) -> None:
         if holder.statements == statements and holder not in self._waits:

@@ -268,7 +268,16 @@ class SimulatedWorld(Generic[P]):
             self._end()
             logger.removeHandler(listener)
             logger.propagate = True
-        return self._outcome()
+        return WorldOutcome(
+            self.seed,
+            self.fault,
+            list(self._events),
+            self._digest.hexdigest(),
+            self.inspector.commits,
+            len(self.inspector.ended),
+            self.count_effects(),
+            self.loop.time(),
+        )
 
     async def _run(self: W, course: Callable[[W], Coroutine[Any, Any, None]]) -> None:
         await self.store.open()
@@ -297,18 +306,6 @@ class SimulatedWorld(Generic[P]):
             self.loop.run_until_complete(asyncio.sleep(0.01))
         self.loop.run_until_complete(self.store.close())
         self.loop.close()
-
-    def _outcome(self) -> WorldOutcome:
-        return WorldOutcome(
-            self.seed,
-            self.fault,
-            list(self._events),
-            self._digest.hexdigest(),
-            self.inspector.commits,
-            len(self.inspector.ended),
-            self.count_effects(),
-            self.loop.time(),
-        )
 
 
 @contextmanager

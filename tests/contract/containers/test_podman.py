@@ -55,7 +55,7 @@ class TestPodman(EngineContract):
     ) -> None:
         """In a namespace of its own, a client sees what one on another host does; an image without a shell is told."""
         if image == "bare":
-            await engine.import_image(busybox_archive(()), f"{image}:1")
+            podman.import_image(busybox_archive(()), f"{image}:1")
         has_shell = image == "shell"
         run = ("sh", "-c", REAPER) if has_shell else ("/bin/busybox", "sleep", "100000")
         spec = replace(self.spec(*run), image=self.image if has_shell else f"{image}:1")

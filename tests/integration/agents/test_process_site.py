@@ -18,7 +18,7 @@ from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.site import SiteError
 from stateward.domains.edge.sites import process_site
 from stateward.domains.edge.sites.process_site import ProcessSite, marked_processes
-from stateward.drivers.confinement import Confinement, landlock
+from stateward.workloads.confinement import Confinement, landlock
 from tests.long_forms import in_long_form
 from tests.stopped_processes import stop_process
 

@@ -83,14 +83,12 @@ async def test_a_connection_that_may_pull_gets_its_image_with_the_credential(
 
 
 async def test_images_are_loaded_from_an_archive(engine: EngineClient, podman: PodmanService, tmp_path: Path) -> None:
-    await engine.import_image(busybox_archive(), "kept:7")
+    podman.import_image(busybox_archive(), "kept:7")
     podman.run("save", "--output", str(tmp_path / "kept.tar"), "kept:7")
-    assert await engine.remove_image("kept:7") is True
+    podman.run("rmi", "kept:7")
     with pytest.raises(EngineRefused):
         await engine.inspect_image("kept:7")
     await engine.load_images((tmp_path / "kept.tar").read_bytes())
     assert (await engine.inspect_image("kept:7")).tags
     with pytest.raises(EngineRefused):
         await engine.load_images(b"no archive")
-    with pytest.raises(EngineRefused):
-        await engine.import_image(b"no archive", "bad:1")

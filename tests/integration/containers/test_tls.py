@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.containers import ContainerSpec, EngineClient, EngineRefused, EngineTls, EngineUnavailable
+from stateward.containers import ContainerSpec, EngineClient, EngineTls, EngineUnavailable
 from stateward.drivers import ProviderRegion
 from stateward.drivers.container import ContainerDriver
 from tests.containers import IMAGE, PodmanService
@@ -42,8 +42,6 @@ async def test_an_engine_is_reached_over_tls_with_the_right_certificates_alone(
         container = await client.create_container(ContainerSpec("over-tls", "key", IMAGE, ("sleep", "1000")))
         await client.start_container(container)
         assert (await client.exec(container, ["echo", "hello"])).stdout == b"hello\n"
-        with pytest.raises(EngineRefused, match="without TLS"):
-            await client.exec(container, ["cat"], stdin=b"x")
         await client.remove_container(container, force=True)
         await client.close()
         for wrong in (
@@ -53,7 +51,7 @@ async def test_an_engine_is_reached_over_tls_with_the_right_certificates_alone(
         ):
             visitor = EngineClient(address, wrong)
             with pytest.raises(EngineUnavailable):
-                await visitor.ping()
+                await visitor.list_containers()
             await visitor.close()
         await check_credential(address, tmp_path, certificate, ours, our_key)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Unpack
 
 import pytest
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, UnitOfWork
 from stateward.engine.errors import NotFound, Protected
 from stateward.engine.protection import protection_kind
+from stateward.engine.requests import RequestOptions
 from stateward.errors import BadInput
 from stateward.lifecycle import (
     BACK,
@@ -38,7 +40,7 @@ from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
 from tests.integration.postgres_helpers import looking_at, until_somebody_waits
 
 
-async def refusal(site: Site, name: str = "p1", **how: object) -> Protected:
+async def refusal(site: Site, name: str = "p1", **how: Unpack[RequestOptions]) -> Protected:
     with pytest.raises(Protected) as caught:
         await site.engine.act("ns", name, "scrap", **how)
     return caught.value

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from stateward.domains.systems.backends.local.launch import root_mark
-from stateward.drivers.confinement import landlock
+from stateward.workloads.confinement import landlock
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, kill_machines_below, served
 
 ROOT = Path(__file__).parents[3]

@@ -1,7 +1,8 @@
 """Logs and commands over an agent's connection: requests, answers, limits, lost connections."""
 
 import asyncio
-import subprocess
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,15 @@ from stateward.agents.messages import (
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteCommandResult
 from stateward.domains.edge.errors import AgentCannotAnswer
-from stateward.domains.edge.sites.log_files import emptying_script, log_script, read_log_parts
+from stateward.workloads.log_files import empty_long_log, parse_cursor, read_part
 
 # --- logs in files ---------------------------------------------------------------------------------------------------
+
+
+def link_to_another(log: Path) -> None:
+    """Make a log a second name of a file."""
+    (log.parent / "another").write_text("for the agent only")
+    log.hardlink_to(log.parent / "another")
 
 
 @pytest.mark.parametrize(
@@ -49,43 +56,61 @@ from stateward.domains.edge.sites.log_files import emptying_script, log_script, 
 def test_a_part_of_a_log_is_read_with_the_cursor_of_the_next(
     tmp_path: Path, content: bytes, after: str, most: int, text: str, end: str
 ) -> None:
-    (tmp_path / "it's a log").write_bytes(content)
-    assert read_part(tmp_path, "it's a log", after, most) == (text, end)
+    (tmp_path / "log").write_bytes(content)
+    assert read_text(tmp_path / "log", after, most) == (text, end)
 
 
-def read_part(folder: Path, file: str, after: str, most: int) -> tuple[str, str]:
-    script = log_script(file, after, most)
-    printed = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, check=True).stdout
-    (part,) = read_log_parts(printed.decode(errors="replace"))
-    return part.text, part.next
+def read_text(log: Path, after: str, most: int) -> tuple[str, str]:
+    data, end = read_part(log, log.with_suffix(".old"), parse_cursor(after), most)
+    return data.decode(errors="replace"), str(end)
 
 
 def test_a_log_that_is_too_long_is_emptied_while_its_app_writes_and_its_reader_misses_nothing(tmp_path: Path) -> None:
-    with (tmp_path / "app-a.log").open("ab", buffering=0) as log:
+    long, short = tmp_path / "long", tmp_path / "short"
+    with long.open("ab", buffering=0) as log:
         log.write(b"one\ntwo\n")
-        (tmp_path / "app-short.log").write_bytes(b"one\n")
-        assert read_part(tmp_path, "app-a.log", "", 4) == ("two\n", "8")
+        short.write_bytes(b"one\n")
+        assert read_text(long, "", 4) == ("two\n", "8")
         log.write(b"three\nfour\n")
-        subprocess.run(["sh", "-c", emptying_script("app-*.log", 10)], cwd=tmp_path, check=True)
-        assert {one.name: one.stat().st_size for one in tmp_path.iterdir()} == {
-            "app-a.log": 0, "app-a.log.old": 19, "app-short.log": 4,
-        }  # fmt: skip
+        for file in (long, short, tmp_path / "none"):
+            empty_long_log(file, file.with_suffix(".old"), 10)
+        assert {one.name: one.stat().st_size for one in tmp_path.iterdir()} == {"long": 0, "long.old": 19, "short": 4}
         log.write(b"five\n")
-        assert read_part(tmp_path, "app-a.log", "8", 6) == ("three\n", "14")
-        assert read_part(tmp_path, "app-a.log", "14", 100) == ("four\n", "0")
-        assert read_part(tmp_path, "app-a.log", "0", 100) == ("five\n", "5")
-        assert read_part(tmp_path, "app-a.log", "19", 100) == ("five\n", "5")
+        assert read_text(long, "8", 6) == ("three\n", "14")
+        assert read_text(long, "14", 100) == ("four\n", "0")
+        assert read_text(long, "0", 100) == ("five\n", "5")
+        assert read_text(long, "19", 100) == ("five\n", "5")
 
 
-def test_an_app_that_has_written_nothing_has_no_log(tmp_path: Path) -> None:
-    printed = subprocess.run(["sh", "-c", log_script("none", "", 9)], cwd=tmp_path, capture_output=True, check=True)
-    assert read_log_parts(printed.stdout.decode()) == []
+def test_of_a_log_that_an_app_makes_endless_only_the_end_is_kept_at_its_offset(tmp_path: Path) -> None:
+    log, old = tmp_path / "log", tmp_path / "old"
+    with log.open("wb") as stream:
+        stream.truncate(1 << 40)
+        stream.seek(1 << 40)
+        stream.write(b"end\n")
+    empty_long_log(log, old, 1000)
+    assert log.stat().st_size == 0
+    assert old.stat().st_blocks * 512 <= 10_000
+    assert read_part(log, old, 1 << 40, 100) == (b"end\n", 0)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda log: log.symlink_to("/etc/passwd"), link_to_another])
+def test_what_an_app_puts_in_the_place_of_its_log_is_neither_read_nor_emptied(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    log, old = tmp_path / "log", tmp_path / "old"
+    make(log)
+    with pytest.raises(OSError):  # noqa: PT011 - each has its own
+        read_part(log, old, None, 100)
+    with pytest.raises(OSError):  # noqa: PT011 - as above
+        empty_long_log(log, old, 0)
+    assert not old.exists()
 
 
 @pytest.mark.parametrize("cursor", ["half", "-1", "1; id", "$(id)", "9" * 19, "\u0663"])
 def test_only_the_cursor_of_an_earlier_answer_is_taken(cursor: str) -> None:
     with pytest.raises(ValueError, match="not the cursor"):
-        log_script("log", cursor, 9)
+        parse_cursor(cursor)
 
 
 # --- the agent's answers ---------------------------------------------------------------------------------------------

@@ -13,23 +13,20 @@ from stateward.agents.local_state import Deployed
 from stateward.agents.measure_reports import MeasureReporter, differs
 from stateward.agents.messages import Existing
 from stateward.agents.site import Health, InstanceMeasure, NodeMeasure
+from stateward.domains.edge.sites.app_probes import UNKNOWN_HEALTH, ProbedApp, ProbeRunner, next_health
 from stateward.domains.edge.sites.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
-from stateward.domains.edge.sites.probes import UNKNOWN_HEALTH, ProbedApp, ProbeRunner, next_health
 from stateward.domains.edge.sites.process_meter import (
     ProcessMeter,
-    ProcessUsage,
     assign_processes,
-    parse_usage,
-    read_usages,
 )
-from stateward.domains.edge.sites.tcp_sockets import (
+from stateward.procfs import ProcessStat, living_processes, parse_stat
+from stateward.workloads.tcp_sockets import (
     ESTABLISHED,
     LISTENING,
     PROBE_SOURCE,
     TcpSocket,
     parse_sockets,
     ports_by_owner,
-    read_namespace_sockets,
     read_sockets,
     socket_inodes,
     use_of_namespace,
@@ -47,13 +44,14 @@ TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when re
 
 
 def test_a_process_counts_with_its_ended_children_and_a_dead_one_does_not() -> None:
-    assert parse_usage(STAT.format(state="S")) == ProcessUsage(17, 1, 15, 100, 5 * os.sysconf("SC_PAGE_SIZE"))
-    assert parse_usage(STAT.format(state="Z")) is None
-    assert os.getpid() in {one.pid for one in read_usages()}
+    sleeping = parse_stat(STAT.format(state="S"))
+    assert (sleeping.ticks, sleeping.memory) == (100, 5 * os.sysconf("SC_PAGE_SIZE"))
+    assert [parse_stat(STAT.format(state=state)).alive for state in "SZ"] == [True, False]
+    assert os.getpid() in {one.pid for one in living_processes()}
 
 
-def usage(pid: int, parent: int, session: int) -> ProcessUsage:
-    return ProcessUsage(pid, parent, session, ticks=pid, memory=1)
+def usage(pid: int, parent: int, session: int) -> ProcessStat:
+    return ProcessStat(pid, "S", parent, session, session, 0, ticks=pid, memory=1)
 
 
 def test_processes_belong_to_nodes_by_session_and_to_apps_by_descent_even_in_sessions_of_their_own() -> None:
@@ -75,7 +73,7 @@ def test_an_app_that_nobody_connects_to_has_no_requests() -> None:
 
 
 def test_connections_belong_to_whoever_listens_at_their_port() -> None:
-    sockets = list(parse_sockets(TABLE))
+    sockets = list(parse_sockets(TABLE.splitlines()))
     ports = ports_by_owner(sockets, {77: {"web", "c1"}})
     assert ports == {"web": {8080}, "c1": {8080}}
     use = use_of_ports(sockets, ports)["web"]
@@ -87,7 +85,7 @@ def test_a_real_listener_is_found_among_the_sockets_of_its_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
-            sockets = read_sockets()
+            sockets = read_sockets() or []
             owners = {inode: {"me"} for inode in socket_inodes(os.getpid())}
             assert port in ports_by_owner(sockets, owners)["me"]
             assert use_of_ports(sockets, {"me": {port}})["me"].established == 1
@@ -99,7 +97,7 @@ def test_probes_are_no_connections_of_an_app(family: socket.AddressFamily) -> No
     with socket.create_server(("::" if dual else "127.0.0.1", 0), family=family, dualstack_ipv6=dual) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port), source_address=(PROBE_SOURCE, 0)):
-            use = use_of_ports(read_sockets(), {"me": {port}})["me"]
+            use = use_of_ports(read_sockets() or [], {"me": {port}})["me"]
             assert (use.established, use.seen) == (0, frozenset())
 
 
@@ -117,8 +115,8 @@ def test_the_connections_of_a_network_namespace_are_those_at_all_its_ports_but_n
 
 
 def test_the_sockets_of_a_process_that_has_ended_are_unknown() -> None:
-    assert read_namespace_sockets(os.getpid()) is not None
-    assert read_namespace_sockets(2**22 + 1) is None
+    assert read_sockets(os.getpid()) is not None
+    assert read_sockets(2**22 + 1) is None
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------

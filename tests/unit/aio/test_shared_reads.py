@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stateward.aio.shared_reads import SharedReads
+from stateward.server.telemetry.snapshot import SharedReads
 
 
 class Gated:

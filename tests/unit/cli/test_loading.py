@@ -9,9 +9,8 @@ from typer.models import OptionInfo
 
 from stateward.access import Role as Known
 from stateward.cli.commands.token import RoleName
-from stateward.cli.lazy_commands import LazyCommand, imported_command
+from stateward.cli.lazy_commands import LazyCommand, PlainValues, imported_command
 from stateward.cli.main import COMMANDS
-from stateward.cli.plain_values import PlainValues
 from stateward.lifecycle import StateClass
 from stateward.schemas.objects import ObjectPage
 from tests.unit.cli.http_server import http_server

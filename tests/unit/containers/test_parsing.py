@@ -37,7 +37,6 @@ def test_frames_are_the_same_however_they_are_cut(frames: list[tuple[int, bytes]
     for number, stream in ((1, LogStream.STDOUT), (2, LogStream.STDERR)):
         written = b"".join(content for one, content in frames if one == number)
         assert b"".join(chunk.data for chunk in chunks if chunk.stream is stream) == written
-    assert decoder.is_between_frames
 
 
 @given(st.lists(st.binary(max_size=60), max_size=10))
@@ -120,6 +119,3 @@ def test_a_listing_of_docker_is_read() -> None:
     )
     record = wire.listed_record(listed)
     assert (record.name, record.exit_code, [port.host_port for port in record.ports]) == ("web", 137, [8080])
-    healthy = wire.listed_record(wire.ListedContainer("id", state="running", status="Up 2 hours (healthy)"))
-    starting = wire.listed_record(wire.ListedContainer("id", state="running", status="Up 1 second (health: starting)"))
-    assert (healthy.health, starting.health) == ("healthy", "starting")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stateward.credential_fields import MAX_FILE_BYTES, CredentialMissing
 from stateward.drivers.aws.settings import read_credential
 from stateward.drivers.azure.settings import read_principal
-from stateward.drivers.credential_fields import MAX_FILE_BYTES, CredentialMissing
 from stateward.drivers.gcp.settings import read_service_account
 from stateward.drivers.openstack.settings import read_login
 

@@ -73,7 +73,7 @@ def test_spares_are_begun_in_the_order_in_which_they_were_claimed() -> None:
     spares = busy(2, 0.1)
     spares.add([claim("a"), claim("b"), claim("c", "y")], store_time=100.0, claimed_at=1.0)
     found = [spares.take_next("x", 1.0) for _ in range(3)]
-    assert [one and one.claim.work.op for one in found] == ["a", "b", None]
+    assert [one and one[0].work.op for one in found] == ["a", "b", None]
     assert claim("c").work.key in spares
     assert claim("a").work.key not in spares
 

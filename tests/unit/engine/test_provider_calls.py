@@ -6,7 +6,7 @@ import pytest
 
 from stateward.drivers import CallAccepted, CallRefused, CallThrottled, CallUnanswered, RefusalReason, TransientFailure
 from stateward.engine.job_steps import CALLS_DROPPED, Steps
-from stateward.engine.provider_calls import MAX_CALLS_KEPT, MAX_ERROR_CHARS, CallLog, CallRecord, error_of
+from stateward.engine.provider_calls import MAX_CALLS_KEPT, MAX_ERROR_CHARS, CallLog, CallRecord, RecordedCall, error_of
 
 
 class Log(CallLog):
@@ -66,7 +66,7 @@ def test_errors_are_masked_and_short() -> None:
 def test_a_call_that_was_stopped_and_one_that_failed_have_their_errors() -> None:
     log = Log()
     for error in (asyncio.CancelledError(), OSError("no route")):
-        with pytest.raises(type(error)), log.record("observe", "", ""):
+        with pytest.raises(type(error)), RecordedCall(log, "observe", "", ""):
             raise error
     assert [one.error for one in log.steps.values()] == ["stopped before an answer came", "OSError: no route"]
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.server.auth import rate_limit
-from stateward.server.auth.rate_limit import RateLimiter
+from stateward.server.auth import authenticator
+from stateward.server.auth.authenticator import RateLimiter
 
 
 class Clock:
@@ -59,7 +59,7 @@ def test_each_name_has_a_bucket_of_its_own() -> None:
 def test_full_buckets_are_forgotten_and_empty_ones_are_not() -> None:
     clock = Clock()
     buckets = RateLimiter(1, clock)
-    for number in range(rate_limit.MAX_KEYS):
+    for number in range(authenticator.MAX_KEYS):
         buckets.take(str(number))
     clock.now += 10
     assert buckets.take("busy") == 0
@@ -75,14 +75,14 @@ def test_a_bucket_that_is_overdrawn_has_to_fill_first_but_not_for_ever() -> None
     assert buckets.delay_s("a") == 3.0
     for _ in range(1000):
         buckets.overdraw("a")
-    assert buckets.delay_s("a") <= rate_limit.MAX_DEBT_S + 1
+    assert buckets.delay_s("a") <= authenticator.MAX_DEBT_S + 1
 
 
 def test_buckets_that_are_all_in_use_are_bounded_and_the_emptiest_stay() -> None:
     buckets = RateLimiter(1, Clock(), 5.0)
     for _ in range(5):
         buckets.overdraw("attacker")
-    for number in range(3 * rate_limit.MAX_KEYS):
+    for number in range(3 * authenticator.MAX_KEYS):
         buckets.overdraw(str(number))
-    assert len(buckets._buckets) <= rate_limit.MAX_KEYS
+    assert len(buckets._buckets) <= authenticator.MAX_KEYS
     assert buckets.delay_s("attacker") > 0

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.server.spec_changes import spec_changes
+from stateward.server.routes.object_details import spec_changes
 from stateward.store.records import JournalEntry, to_json
 from tests.contract.samples import an_entry
 

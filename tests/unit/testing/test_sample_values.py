@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from stateward.testing.sample_values import sample_value
+from stateward.testing.workload import sample_value
 
 
 class Colour(Enum):

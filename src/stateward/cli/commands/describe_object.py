@@ -7,20 +7,8 @@ from msgspec import Struct
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stateward.client import formatting
 from stateward.client.arguments import ObjectSelector, parse_ref
-from stateward.client.formatting import (
-    actor_text,
-    age_text,
-    duration_text,
-    entry_text,
-    error_text,
-    facts_table,
-    filled_table,
-    json_text,
-    state_text,
-    status_text,
-    utc_text,
-)
 from stateward.client.output import clean
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Object
@@ -69,8 +57,13 @@ def _page(session: Session, page: ObjectPageText) -> RenderableType:
     parts: list[RenderableType] = [_summary(session, page)]
     parts += _section("Actions", _actions(page.allowed))
     parts += _section("Operations", _operations(page.operations))
-    parts += _section("Children", _children(session, page.children))
-    parts += _section("Events", [entry_text(session.state_class, entry) for entry in page.events])
+    rows = [
+        (kind or "", formatting.state_text(session.state_class, kind or "", state or ""), f"{group.count:,}")
+        for group in page.children[:MOST_CHILDREN]
+        for kind, state in [group.values]
+    ]
+    parts += _section("Children", [formatting.filled_table(("kind", "state", "objects"), rows)] if rows else [])
+    parts += _section("Events", [formatting.entry_text(session.state_class, entry) for entry in page.events])
     return Group(*parts)
 
 
@@ -81,18 +74,23 @@ def _section(title: str, lines: Iterable[RenderableType]) -> list[RenderableType
 
 def _summary(session: Session, page: ObjectPageText) -> RenderableType:
     view, last = page.object, next(iter(page.operations), None)
-    return facts_table(
+    return formatting.facts_table(
         [
             ("object", f"{view.kind}/{view.id}"),
             ("namespace", view.ns),
-            ("state", state_text(session.state_class, view.kind, view.state, view.state_class)),
-            ("since", f"{utc_text(view.since)} ({age_text(view.since)})"),
+            ("state", formatting.state_text(session.state_class, view.kind, view.state, view.state_class)),
+            ("since", f"{formatting.utc_text(view.since)} ({formatting.age_text(view.since)})"),
             ("now", clean(page.waiting.text)),
-            ("error", error_text(view.error or (last.error if last else None))),
-            ("last", "" if last is None else f"{last.action} by {actor_text(last.actor, last.who)}, {last.status}"),
+            ("error", formatting.error_text(view.error or (last.error if last else None))),
+            (
+                "last",
+                ""
+                if last is None
+                else f"{last.action} by {formatting.actor_text(last.actor, last.who)}, {last.status}",
+            ),
             ("parent", view.parent or ""),
             ("labels", " ".join(f"{name}={value}" for name, value in sorted(view.labels.items()))),
-            ("created", utc_text(view.created)),
+            ("created", formatting.utc_text(view.created)),
             ("version", str(view.version)),
             *((f"spec.{name}", _value(value)) for name, value in (view.spec or {}).items()),
             *((f"seen.{name}", _value(value)) for name, value in (view.seen or {}).items()),
@@ -101,7 +99,7 @@ def _summary(session: Session, page: ObjectPageText) -> RenderableType:
 
 
 def _value(value: object) -> str:
-    return value if isinstance(value, str) else json_text(msgspec.to_builtins(value))
+    return value if isinstance(value, str) else formatting.json_text(msgspec.to_builtins(value))
 
 
 def _actions(allowed: AllowedView) -> list[RenderableType]:
@@ -115,7 +113,7 @@ def _actions(allowed: AllowedView) -> list[RenderableType]:
         )
         for action in possible
     ]
-    return [filled_table(("action", "leads", "needs"), rows)] if rows else []
+    return [formatting.filled_table(("action", "leads", "needs"), rows)] if rows else []
 
 
 def _operations(operations: list[OperationView]) -> list[RenderableType]:
@@ -123,23 +121,16 @@ def _operations(operations: list[OperationView]) -> list[RenderableType]:
         (
             operation.id,
             operation.action,
-            status_text(operation.status),
-            actor_text(operation.actor, operation.who),
-            utc_text(operation.created),
-            duration_text(operation),
-            error_text(operation.error),
+            formatting.status_text(operation.status),
+            formatting.actor_text(operation.actor, operation.who),
+            formatting.utc_text(operation.created),
+            formatting.duration_text(operation),
+            formatting.error_text(operation.error),
         )
         for operation in operations
     )
     return (
-        [filled_table(("operation", "action", "status", "by", "created", "took", "error"), rows)] if operations else []
+        [formatting.filled_table(("operation", "action", "status", "by", "created", "took", "error"), rows)]
+        if operations
+        else []
     )
-
-
-def _children(session: Session, counts: list[GroupCount]) -> list[RenderableType]:
-    rows = [
-        (kind or "", state_text(session.state_class, kind or "", state or ""), f"{group.count:,}")
-        for group in counts[:MOST_CHILDREN]
-        for kind, state in [group.values]
-    ]
-    return [filled_table(("kind", "state", "objects"), rows)] if rows else []

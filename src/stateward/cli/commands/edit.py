@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import mkstemp
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,9 +33,16 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
 
     If the object changes meanwhile, nothing is written, and the text is kept in a file.
     """
-    editor = _choose_editor()
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not named and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        instead = "`stateward apply -f FILE` and `stateward do ACTION OBJECT --set FIELD=VALUE` need neither"
+        raise BadInput("EDITOR", None, f"given where there is no terminal; {instead}")
+    editor = named or "vi"
     view = session.find(parse_ref(object))
-    before = HEAD + to_yaml(_shown(view))
+    labels = {name: value for name, value in view.labels.items() if name != DIGEST_LABEL}
+    before = HEAD + to_yaml(
+        {"kind": view.kind, "name": view.id, "namespace": view.ns, "labels": labels, "spec": view.spec}
+    )
     descriptor, name = mkstemp(prefix=f"stateward-{view.id.replace('/', '-')[:50]}-", suffix=".yaml")
     file = Path(name)
     os.close(descriptor)
@@ -60,20 +66,6 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
     finally:
         if not is_kept:
             file.unlink(missing_ok=True)
-
-
-def _shown(view: ObjectView) -> dict[str, Any]:
-    labels = {name: value for name, value in view.labels.items() if name != DIGEST_LABEL}
-    return {"kind": view.kind, "name": view.id, "namespace": view.ns, "labels": labels, "spec": view.spec}
-
-
-def _choose_editor() -> str:
-    """Return the editor's command; vi would wait for ever where there is no terminal."""
-    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not named and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        instead = "`stateward apply -f FILE` and `stateward do ACTION OBJECT --set FIELD=VALUE` need neither"
-        raise BadInput("EDITOR", None, f"given where there is no terminal; {instead}")
-    return named or "vi"
 
 
 def _run_editor(command: str, file: Path) -> None:

@@ -152,21 +152,17 @@ def _states(texts: Sequence[str]) -> list[str]:
 def _watch(session: Session, read: Callable[[], Iterable[ObjectView]], columns: Sequence[str]) -> None:
     """Show a listing until Ctrl-C; as JSON, an object is printed again whenever it has changed."""
     if session.json:
-        _watch_lines(session, read)
+        seen: dict[tuple[str, str], ObjectView] = {}
+        while True:
+            views = {(view.ns, view.id): view for view in read()}
+            for key, view in views.items():
+                if seen.get(key) != view:
+                    session.print_data_line(view)
+            seen = views
+            session.pause(LOOK_EVERY)
     from stateward.client.progress import live_display
 
     with live_display(out()) as live:
         while True:
             live.update(object_table(session.state_class, read(), columns), refresh=True)
             session.pause(LOOK_EVERY)
-
-
-def _watch_lines(session: Session, read: Callable[[], Iterable[ObjectView]]) -> None:
-    seen: dict[tuple[str, str], ObjectView] = {}
-    while True:
-        views = {(view.ns, view.id): view for view in read()}
-        for key, view in views.items():
-            if seen.get(key) != view:
-                session.print_data_line(view)
-        seen = views
-        session.pause(LOOK_EVERY)

@@ -57,10 +57,20 @@ def prune(session: Session, older: Older, dry_run: CountOnly = False) -> None:
 
       stateward prune --older 90d --dry-run
     """
-    seconds = _seconds(older)
+    match = SPAN.fullmatch(older)
+    seconds = int(match[1]) * SECONDS[match[2]] if match else 0
+    if seconds == 0:
+        raise BadInput("--older", older, "a number of hours, days or weeks, such as 36h, 90d, 12w")
     done = session.client.prune(seconds, dry_run=dry_run)
     while done.next is not None:
-        done = _added(done, session.client.prune(seconds, dry_run=dry_run, after=done.next))
+        more = session.client.prune(seconds, dry_run=dry_run, after=done.next)
+        done = replace(
+            more,
+            operations=done.operations + more.operations,
+            objects=done.objects + more.objects,
+            lines=done.lines + more.lines,
+            answers=done.answers + more.answers,
+        )
     if session.json:
         session.print_data(done)
     else:
@@ -97,24 +107,6 @@ def _ids_of_kind(session: Session, kind: str) -> list[str]:
         counts = session.client.count_objects(session.ns, ObjectSelector(), ["kind"])
         raise UnknownName("kind", kind, (row.values[0] or "" for row in counts.rows))
     return ids
-
-
-def _seconds(text: str) -> int:
-    match = SPAN.fullmatch(text)
-    seconds = int(match[1]) * SECONDS[match[2]] if match else 0
-    if seconds == 0:
-        raise BadInput("--older", text, "a number of hours, days or weeks, such as 36h, 90d, 12w")
-    return seconds
-
-
-def _added(so_far: PrunedView, more: PrunedView) -> PrunedView:
-    return replace(
-        more,
-        operations=so_far.operations + more.operations,
-        objects=so_far.objects + more.objects,
-        lines=so_far.lines + more.lines,
-        answers=so_far.answers + more.answers,
-    )
 
 
 def _pruned_text(done: PrunedView, dry_run: bool) -> str:

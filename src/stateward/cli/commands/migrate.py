@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -56,7 +55,13 @@ def migrate(
       stateward migrate --database postgresql://db/stateward
       stateward migrate --database stateward-data/stateward.db --map mci.vm:Paused=Suspended
     """
-    mapped = _mapped(map or ())
+    mapped: dict[str, dict[str, str]] = {}
+    for word in map or ():
+        kind, colon, states = word.partition(":")
+        old, equals, new = states.partition("=")
+        if not (kind and colon and old and equals and new):
+            raise BadInput("--map", word, "KIND:OLD=NEW, as in mci.vm:Paused=Suspended")
+        mapped.setdefault(kind, {})[old] = new
     done = asyncio.run(_run(open_store(direct_url or database, migrate=True), mapped))
     version = newest("postgres" if database.startswith("postgres") else "sqlite")
     if json:
@@ -78,14 +83,3 @@ async def _run(store: Store, mapped: dict[str, dict[str, str]]) -> Counter[Unkno
         return Counter()
     finally:
         await store.close()
-
-
-def _mapped(words: Iterable[str]) -> dict[str, dict[str, str]]:
-    mapped: dict[str, dict[str, str]] = {}
-    for word in words:
-        kind, colon, states = word.partition(":")
-        old, equals, new = states.partition("=")
-        if not (kind and colon and old and equals and new):
-            raise BadInput("--map", word, "KIND:OLD=NEW, as in mci.vm:Paused=Suspended")
-        mapped.setdefault(kind, {})[old] = new
-    return mapped

@@ -35,7 +35,11 @@ def _group() -> None:
 @app.command()
 def domain(name: Name, folder: Folder = None) -> None:
     """Write a package with a domain of your own: lifecycle, handlers, typed spec, tests, CI file, README."""
-    check_domain_name(name)
+    if not NAME.fullmatch(name):
+        raise BadInput("NAME", name, "2 to 31 lower-case letters and digits, that begin with a letter")
+    taken = {*RESERVED, *installed().names}
+    if name in taken:
+        raise BadInput("NAME", name, f"a name of its own, and none of {', '.join(sorted(taken))}")
     place = folder or Path(f"stateward-{name}")
     write_package(place, {"name": name, "package": f"stateward-{name}", "module": f"stateward_{name}"})
     out().print(
@@ -44,15 +48,6 @@ def domain(name: Name, folder: Folder = None) -> None:
         highlight=False,
         soft_wrap=True,
     )
-
-
-def check_domain_name(name: str) -> None:
-    """Refuse a name that a domain cannot have, or that another one has."""
-    if not NAME.fullmatch(name):
-        raise BadInput("NAME", name, "2 to 31 lower-case letters and digits, that begin with a letter")
-    taken = {*RESERVED, *installed().names}
-    if name in taken:
-        raise BadInput("NAME", name, f"a name of its own, and none of {', '.join(sorted(taken))}")
 
 
 def write_package(folder: Path, values: Mapping[str, str]) -> None:

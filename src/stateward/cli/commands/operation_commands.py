@@ -11,18 +11,8 @@ from rich.text import Text
 from stateward.cli.commands.kind_options import OnlyKind
 from stateward.cli.commands.wait import Operation
 from stateward.cli.default_command import set_default_command
+from stateward.client import formatting
 from stateward.client.arguments import parse_ref
-from stateward.client.formatting import (
-    actor_text,
-    age_text,
-    duration_text,
-    error_text,
-    filled_table,
-    operation_details,
-    span_text,
-    status_text,
-    utc_text,
-)
 from stateward.client.output import NO, clean, results
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Everywhere, complete_objects
@@ -100,23 +90,19 @@ def _table(operations: list[OperationView], *, everywhere: bool, wide: bool) -> 
             operation.ns if everywhere else "",
             operation.object,
             operation.action,
-            status_text(operation.status),
-            _parts(operation),
-            actor_text(operation.actor, operation.who),
-            age_text(operation.created),
-            duration_text(operation),
+            formatting.status_text(operation.status),
+            ", ".join(f"{count:,} {status}" for status, count in (operation.parts or {}).items()),
+            formatting.actor_text(operation.actor, operation.who),
+            formatting.age_text(operation.created),
+            formatting.duration_text(operation),
             str(operation.attempts) if wide else "",
             operation.kind if wide else "",
-            error_text(operation.error),
+            formatting.error_text(operation.error),
         )
         for operation in operations
     )
     titles = ("operation", "namespace", "object", "action", "status", "parts", "by", "age", "took", "attempts", "kind")
-    return filled_table((*titles, "error"), rows)
-
-
-def _parts(operation: OperationView) -> str:
-    return ", ".join(f"{count:,} {status}" for status, count in (operation.parts or {}).items())
+    return formatting.filled_table((*titles, "error"), rows)
 
 
 @on_server
@@ -126,15 +112,15 @@ def show(session: Session, operation: Operation) -> None:
     stateward operations show OPERATION
     """
     timeline = session.client.timeline(session.ns, operation)
-    session.show(timeline, lambda shown: Group(operation_details(shown.operation), Text(), _timeline(shown)))
+    session.show(timeline, lambda shown: Group(formatting.operation_details(shown.operation), Text(), _timeline(shown)))
 
 
 def _timeline(timeline: TimelineView) -> Table:
     rows = (
-        (utc_text(span.began), span.kind, span_name(span), _status_text(span.status), _took(span), span.text)
+        (formatting.utc_text(span.began), span.kind, span_name(span), _status_text(span.status), _took(span), span.text)
         for span in timeline.spans
     )
-    return filled_table(("when", "what", "name", "status", "took", "text"), rows)
+    return formatting.filled_table(("when", "what", "name", "status", "took", "text"), rows)
 
 
 @on_server
@@ -147,7 +133,7 @@ def follow(session: Session, operation: Operation) -> None:
     if session.json:
         session.print_data_line(ended)
     else:
-        session.show(ended, operation_details)
+        session.show(ended, formatting.operation_details)
     if ended.status != "succeeded":
         raise typer.Exit(NO)
 
@@ -200,7 +186,7 @@ def span_name(span: SpanView) -> str:
         return span.name
     often = ""
     if span.count > 1:
-        slowest = "" if span.slowest_s is None else f", the slowest {span_text(span.slowest_s)}"
+        slowest = "" if span.slowest_s is None else f", the slowest {formatting.span_text(span.slowest_s)}"
         often = f" ({count_text(span.count, 'time')}{slowest})"
     return (
         f"{span.name}{f' {span.target}' if span.target else ''}{f' at {span.provider}' if span.provider else ''}{often}"
@@ -208,7 +194,9 @@ def span_name(span: SpanView) -> str:
 
 
 def _line(span: SpanView) -> Text:
-    words = Text.assemble((utc_text(span.began) or NO_TIME, "dim"), f" {span.kind} ", (clean(span_name(span)), "bold"))
+    words = Text.assemble(
+        (formatting.utc_text(span.began) or NO_TIME, "dim"), f" {span.kind} ", (clean(span_name(span)), "bold")
+    )
     if span.kind not in (SpanKind.OUTPUT, SpanKind.EVENT):
         words.append(" ").append_text(_status_text(span.status))
     took = f" after {_took(span)}" if _took(span) else ""
@@ -217,13 +205,13 @@ def _line(span: SpanView) -> Text:
 
 
 def _status_text(status: str) -> Text:
-    return status_text("succeeded" if status == SpanStatus.DONE else status, status)
+    return formatting.status_text("succeeded" if status == SpanStatus.DONE else status, status)
 
 
 def _took(span: SpanView) -> str:
     if span.began is None or span.ended is None or span.ended == span.began:
         return ""
-    return span_text((span.ended - span.began).total_seconds())
+    return formatting.span_text((span.ended - span.began).total_seconds())
 
 
 set_default_command(app, list_)

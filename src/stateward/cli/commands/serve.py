@@ -28,9 +28,9 @@ from stateward.config import (
     value_of,
 )
 from stateward.data_folder import DEFAULT_FOLDER, PREFIX
-from stateward.drivers.confinement import seal_process
 from stateward.errors import BadInput
 from stateward.plugin.registry import Plugins, find_plugins
+from stateward.workloads.confinement import seal_process
 
 if TYPE_CHECKING:
     from stateward.server.run import ServerInfo

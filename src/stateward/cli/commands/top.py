@@ -9,7 +9,6 @@ import typer
 from msgspec import Struct
 from rich.console import Group, RenderableType
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
 from stateward.cli.commands.lanes import lane_table
@@ -97,7 +96,13 @@ def read_frames(session: Session, ns: str | None) -> Iterator[Frame]:
 
 def render_frame(session: Session, frame: Frame) -> RenderableType:
     """Return a frame as tables and lines."""
-    parts: list[RenderableType] = [_headline(session, frame), Rule(style="dim"), _states(session, frame)]
+    counts = count_states(frame.namespaces)
+    table = plain_table("kind", "objects", "states")
+    for kind in sorted({kind for kind, _ in counts}):
+        states = {state: n for (of, state), n in sorted(counts.items()) if of == kind}
+        cells = (state_text(session.state_class, kind, state).append(f" {n}") for state, n in states.items())
+        table.add_row(Text(clean(kind)), str(sum(states.values())), Text("  ").join(cells))
+    parts: list[RenderableType] = [_headline(session, frame), Rule(style="dim"), table]
     if frame.lanes is not None and frame.lanes.lanes:
         parts += [Rule(style="dim"), lane_table(frame.lanes)]
     if frame.lines:
@@ -125,13 +130,3 @@ def count_states(namespaces: Iterable[NamespaceView]) -> Counter[tuple[str, str]
             for state, count in states.items():
                 counts[kind, state] += count
     return counts
-
-
-def _states(session: Session, frame: Frame) -> Table:
-    counts = count_states(frame.namespaces)
-    table = plain_table("kind", "objects", "states")
-    for kind in sorted({kind for kind, _ in counts}):
-        states = {state: n for (of, state), n in sorted(counts.items()) if of == kind}
-        cells = (state_text(session.state_class, kind, state).append(f" {n}") for state, n in states.items())
-        table.add_row(Text(clean(kind)), str(sum(states.values())), Text("  ").join(cells))
-    return table

@@ -5,15 +5,8 @@ from typing import Annotated
 import typer
 
 from stateward.cli.commands.kind_options import OnlyKind
+from stateward.client import formatting
 from stateward.client.arguments import parse_ref
-from stateward.client.formatting import (
-    actor_text,
-    entry_text,
-    error_text,
-    filled_table,
-    state_text,
-    utc_text,
-)
 from stateward.client.journal_stream import JournalSelection, follow_journal
 from stateward.client.output import results
 from stateward.client.session import Session, on_server
@@ -60,7 +53,7 @@ def watch(
         if session.json:
             session.print_data_line(line)
         else:
-            console.print(entry_text(session.state_class, line), soft_wrap=True)
+            console.print(formatting.entry_text(session.state_class, line), soft_wrap=True)
         if number == count:
             return
 
@@ -80,14 +73,16 @@ def history(
     shown = lines if limit is None else lines[-limit:]
     rows = (
         (
-            utc_text(entry.at),
+            formatting.utc_text(entry.at),
             entry.event,
-            state_text(session.state_class, entry.kind, entry.source or ""),
-            state_text(session.state_class, entry.kind, entry.target or ""),
-            actor_text(entry.actor, entry.who),
+            formatting.state_text(session.state_class, entry.kind, entry.source or ""),
+            formatting.state_text(session.state_class, entry.kind, entry.target or ""),
+            formatting.actor_text(entry.actor, entry.who),
             entry.op or "",
-            error_text(entry.reason),
+            formatting.error_text(entry.reason),
         )
         for entry in shown
     )
-    session.show(shown, lambda _: filled_table(("when", "event", "from", "to", "by", "operation", "why"), rows))
+    session.show(
+        shown, lambda _: formatting.filled_table(("when", "event", "from", "to", "by", "operation", "why"), rows)
+    )

@@ -44,7 +44,7 @@ def _reason(session: Session, parent: ParentView) -> WhyView | None:
 
 def _tree(session: Session, view: WhyView, label: Text | None = None) -> Tree:
     tree = Tree(label or _label(session, view))
-    tree.add(_sentence(view))
+    tree.add(Text(clean(view.text), style="yellow" if view.reason is not None or view.error else "green"))
     if view.operation is not None:
         tree.add(_operation(view.operation))
     _add_queue(tree, view)
@@ -59,10 +59,6 @@ def _tree(session: Session, view: WhyView, label: Text | None = None) -> Tree:
 def _label(session: Session, view: WhyView) -> Text:
     label = Text.assemble((clean(view.id), "bold"), f" ({clean(view.kind)}) is ")
     return label.append_text(state_text(session.state_class, view.kind, view.state, view.state_class))
-
-
-def _sentence(view: WhyView) -> Text:
-    return Text(clean(view.text), style="yellow" if view.reason is not None or view.error else "green")
 
 
 def _operation(op: OperationView) -> Text:

@@ -106,7 +106,16 @@ class HostAllocator:
 
     def _search_change(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand, *, same: bool) -> Allocation:
         """Keep the hosts that still fit and search for the rest; hosts in use are never exchanged."""
-        kept = self._keep_hosts(spec, seen, demand)
+        kept: Allocation = {}
+        for name, count in seen.hosts.items():
+            each = min(count, demand.max_count - sum(kept.values()))
+            host = self._pool.get_usable(name, demand)
+            if host is None or each <= 0:
+                continue
+            if booking_fits(
+                host.spec, host.seen.bookings, demand.booking(self._lease, spec.id, self._spec.window, each)
+            ):
+                kept[name] = each
         active = seen.status is ReservationState.ACTIVE
         has = min(sum(seen.hosts.values()), demand.max_count)
         if active and sum(kept.values()) < has:
@@ -126,19 +135,6 @@ class HostAllocator:
         if allocation is None or (demand.affinity and kept and allocation):
             raise NotEnoughHosts(spec.resource_type, demand.min_count)
         return kept | allocation
-
-    def _keep_hosts(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand) -> Allocation:
-        kept: Allocation = {}
-        for name, count in seen.hosts.items():
-            each = min(count, demand.max_count - sum(kept.values()))
-            host = self._pool.get_usable(name, demand)
-            if host is None or each <= 0:
-                continue
-            if booking_fits(
-                host.spec, host.seen.bookings, demand.booking(self._lease, spec.id, self._spec.window, each)
-            ):
-                kept[name] = each
-        return kept
 
     def _hold_tentatively(self, spec: ReservationSpec, demand: Demand, allocation: Allocation) -> Allocation:
         window = self._spec.window

@@ -19,43 +19,14 @@ from msgspec import UNSET, Meta, UnsetType
 
 from stateward.access import Right
 from stateward.access.tokens import ANY
+from stateward.domains.leases import schemas
 from stateward.domains.leases.errors import BlazarBadInput, DeniedByPolicy
 from stateward.domains.leases.host_service import HostService
-from stateward.domains.leases.schemas import (
-    AllocationAnswer,
-    AllocationList,
-    HostAnswer,
-    HostList,
-    LeaseAnswer,
-    LeaseChange,
-    LeaseList,
-    NewLease,
-    NextLink,
-    PluginList,
-    PropertyAnswer,
-    PropertyChange,
-    PropertyList,
-    VersionList,
-    allocation_view,
-    host_view,
-    lease_view,
-    property_view,
-    version_view,
-)
 from stateward.domains.leases.service import LeaseCaller, LeaseService, in_order_of_start
 from stateward.errors import BadInput
 from stateward.naming import IDEMPOTENCY_HEADER, NAME, NAME_MEANS, PATH_PART
+from stateward.plugin import route_options
 from stateward.plugin.owned_router import OwnedRouter
-from stateward.plugin.route_options import (
-    PLAIN_PROBLEMS,
-    RESUMES,
-    actor_of,
-    can_dry_run,
-    grant_of,
-    needs,
-    reads,
-    strict_query,
-)
 from stateward.validation_texts import GIVEN
 
 ROOT, V1 = "/blazar", "/v1"
@@ -99,8 +70,11 @@ def _error_message(error: Exception, detail: str, field: str) -> str:
     return f"Missing parameter {field}" if detail.endswith(MISSING_FIELD) else detail
 
 
-OPEN_QUERY = {**needs(Right.READ), PLAIN_PROBLEMS: to_blazar_error}
-READ, ACT = OPEN_QUERY | strict_query(), OPEN_QUERY | needs(Right.ACT) | strict_query()
+OPEN_QUERY = {**route_options.needs(Right.READ), route_options.PLAIN_PROBLEMS: to_blazar_error}
+READ, ACT = (
+    OPEN_QUERY | route_options.strict_query(),
+    OPEN_QUERY | route_options.needs(Right.ACT) | route_options.strict_query(),
+)
 
 Call = Request[Any, Any, Any]
 TheLeases = NamedDependency[LeaseService]
@@ -119,7 +93,7 @@ Properties = Annotated[dict[str, str | int | float | bool | None], Meta(descript
 def caller_of(request: Call) -> LeaseCaller:
     """Return the caller and its namespace: that of the path, the token's only one, or the default."""
     check_version(request.headers.get(VERSION.name, ""))
-    grant = grant_of(request)
+    grant = route_options.grant_of(request)
     named = request.path_params.get("ns")
     if named is None:
         opened = grant.namespaces - {ANY}
@@ -129,15 +103,15 @@ def caller_of(request: Call) -> LeaseCaller:
     if re.match(NAME, str(named)) is None:
         raise BadInput("namespace", named, f"a name of {NAME_MEANS}, that begins with a letter or digit")
     key = grant.own_key(request.headers.get(IDEMPOTENCY_HEADER))
-    return LeaseCaller(actor_of(request), grant.name, key=key, ns=str(named))
+    return LeaseCaller(route_options.actor_of(request), grant.name, key=key, ns=str(named))
 
 
-def next_links(request: Call, marker: str | None) -> list[NextLink] | UnsetType:
+def next_links(request: Call, marker: str | None) -> list[schemas.NextLink] | UnsetType:
     """Return the link to the page after a marker; nothing at the end of the list."""
     if marker is None:
         return UNSET
     query = urlencode({**dict(request.query_params.items()), "marker": marker})
-    return [NextLink(f"{str(request.base_url).rstrip('/')}{request.url.path}?{query}")]
+    return [schemas.NextLink(f"{str(request.base_url).rstrip('/')}{request.url.path}?{query}")]
 
 
 def check_version(header: str) -> None:
@@ -157,38 +131,40 @@ def check_version(header: str) -> None:
 
 
 @get(["/", "/versions"], opt=OPEN_QUERY, summary="List the versions of the reservation API", status_code=300)
-async def list_versions(request: Call) -> VersionList:
+async def list_versions(request: Call) -> schemas.VersionList:
     """Return the versions of the API; there is one."""
     caller_of(request)
     base = request.url.path.removesuffix("/versions").rstrip("/")
-    return VersionList([version_view(f"{str(request.base_url).rstrip('/')}{base}/v1", API_VERSION)])
+    return schemas.VersionList([schemas.version_view(f"{str(request.base_url).rstrip('/')}{base}/v1", API_VERSION)])
 
 
 @get("/plugins", opt=READ, summary="List what can be reserved")
-async def list_plugins(request: Call, leases: TheLeases) -> PluginList:
+async def list_plugins(request: Call, leases: TheLeases) -> schemas.PluginList:
     """Return the types of resources that can be reserved."""
     caller_of(request)
-    return PluginList(leases.resource_types)
+    return schemas.PluginList(leases.resource_types)
 
 
 # --- leases ----------------------------------------------------------------------------------------------------------
 
 
 @get("/leases", opt=READ, summary="List leases")
-async def list_leases(request: Call, leases: TheLeases, limit: Limit = None, marker: LeaseMarker = None) -> LeaseList:
+async def list_leases(
+    request: Call, leases: TheLeases, limit: Limit = None, marker: LeaseMarker = None
+) -> schemas.LeaseList:
     """Return all leases, in the order of their starts; with `limit` or `marker`, in the order of their ids.
 
     A list that was cut has `leases_links`, with the link to the next page; it is cut after 10,000 leases at the latest.
     """
     page, last = await leases.page(caller_of(request).ns, marker, limit)
     ordered = in_order_of_start(page) if limit is None and marker is None else page
-    return LeaseList([lease_view(lease) for lease in ordered], next_links(request, last))
+    return schemas.LeaseList([schemas.lease_view(lease) for lease in ordered], next_links(request, last))
 
 
-@post("/leases", opt=ACT | can_dry_run() | {RESUMES: True}, summary="Create a lease")
-async def create_lease(request: Call, leases: TheLeases, data: JSONBody[NewLease]) -> LeaseAnswer:
+@post("/leases", opt=ACT | route_options.can_dry_run() | {route_options.RESUMES: True}, summary="Create a lease")
+async def create_lease(request: Call, leases: TheLeases, data: JSONBody[schemas.NewLease]) -> schemas.LeaseAnswer:
     """Reserve resources for a span of time; answers when they are reserved, or after a minute with what it does."""
-    return LeaseAnswer(lease_view(await leases.create(caller_of(request), msgspec.to_builtins(data))))
+    return schemas.LeaseAnswer(schemas.lease_view(await leases.create(caller_of(request), msgspec.to_builtins(data))))
 
 
 @get("/leases/{lease_id:str}", opt=READ, summary="Get a lease")
@@ -197,15 +173,19 @@ async def get_lease(
     leases: TheLeases,
     lease_id: LeaseId,
     deleted: Annotated[bool, QueryParameter(description="one that was deleted too, while it is remembered")] = False,
-) -> LeaseAnswer:
+) -> schemas.LeaseAnswer:
     """Return a lease with its reservations and events."""
-    return LeaseAnswer(lease_view(await leases.get(caller_of(request).ns, lease_id, deleted=deleted)))
+    return schemas.LeaseAnswer(schemas.lease_view(await leases.get(caller_of(request).ns, lease_id, deleted=deleted)))
 
 
 @put("/leases/{lease_id:str}", opt=ACT, summary="Change a lease")
-async def update_lease(request: Call, leases: TheLeases, lease_id: LeaseId, data: JSONBody[LeaseChange]) -> LeaseAnswer:
+async def update_lease(
+    request: Call, leases: TheLeases, lease_id: LeaseId, data: JSONBody[schemas.LeaseChange]
+) -> schemas.LeaseAnswer:
     """Change a lease's name, times or reservations; `end_date: now` ends it."""
-    return LeaseAnswer(lease_view(await leases.update(caller_of(request), lease_id, msgspec.to_builtins(data))))
+    return schemas.LeaseAnswer(
+        schemas.lease_view(await leases.update(caller_of(request), lease_id, msgspec.to_builtins(data)))
+    )
 
 
 @delete("/leases/{lease_id:str}", opt=ACT, summary="Delete a lease", status_code=204)
@@ -215,29 +195,31 @@ async def delete_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> N
 
 
 @post("/leases/{lease_id:str}/recover", opt=ACT, summary="Recover a lease", status_code=200)
-async def recover_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> LeaseAnswer:
+async def recover_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> schemas.LeaseAnswer:
     """Let a lease leave ERROR for the status that its events derive."""
-    return LeaseAnswer(lease_view(await leases.recover(caller_of(request), lease_id)))
+    return schemas.LeaseAnswer(schemas.lease_view(await leases.recover(caller_of(request), lease_id)))
 
 
 # --- hosts -----------------------------------------------------------------------------------------------------------
 
 
 @get("/os-hosts", opt=READ, summary="List hosts")
-async def list_hosts(request: Call, hosts: TheHosts, limit: Limit = None, marker: HostMarker = None) -> HostList:
+async def list_hosts(
+    request: Call, hosts: TheHosts, limit: Limit = None, marker: HostMarker = None
+) -> schemas.HostList:
     """Return all hosts, in the order of their names; a list that was cut has `hosts_links`, to the next page."""
     page, last = await hosts.page(caller_of(request).ns, marker, limit)
-    return HostList([host_view(host) for host in page], next_links(request, last))
+    return schemas.HostList([schemas.host_view(host) for host in page], next_links(request, last))
 
 
 @post(
     "/os-hosts",
-    opt=ACT | can_dry_run() | reads({"name": "compute-1", "rack": "r1", "cpus": 64}),
+    opt=ACT | route_options.can_dry_run() | route_options.reads({"name": "compute-1", "rack": "r1", "cpus": 64}),
     summary="Register a host",
 )
-async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]) -> HostAnswer:
+async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]) -> schemas.HostAnswer:
     """Register a host by its name; all other fields are its properties."""
-    return HostAnswer(host_view(await hosts.register(caller_of(request), data)))
+    return schemas.HostAnswer(schemas.host_view(await hosts.register(caller_of(request), data)))
 
 
 @get("/os-hosts/allocations", opt=READ, summary="List allocations")
@@ -248,14 +230,14 @@ async def list_allocations(
     reservation_id: OnlyReservation = None,
     limit: Limit = None,
     marker: HostMarker = None,
-) -> AllocationList:
+) -> schemas.AllocationList:
     """Return the bookings of all hosts: all of them, or those of one lease or reservation.
 
     A list that was cut has `allocations_links`, with the link to the next page.
     """
     page, last = await hosts.page(caller_of(request).ns, marker, limit)
-    views = [allocation_view(host, lease_id, reservation_id) for host in page]
-    return AllocationList(views, next_links(request, last))
+    views = [schemas.allocation_view(host, lease_id, reservation_id) for host in page]
+    return schemas.AllocationList(views, next_links(request, last))
 
 
 @get("/os-hosts/properties", opt=READ, summary="List the properties of hosts")
@@ -264,40 +246,44 @@ async def list_properties(
     hosts: TheHosts,
     detail: Annotated[bool, QueryParameter(description="with the values that they have")] = False,
     every: Annotated[bool, QueryParameter(name="all", description="private ones too")] = False,
-) -> PropertyList:
+) -> schemas.PropertyList:
     """Return the properties that reservations can ask for."""
     properties = (await hosts.properties(caller_of(request).ns)).values()
-    return PropertyList([property_view(prop, detail=detail) for prop in properties if every or not prop.private])
+    return schemas.PropertyList(
+        [schemas.property_view(prop, detail=detail) for prop in properties if every or not prop.private]
+    )
 
 
 @patch("/os-hosts/properties/{name:str}", opt=ACT, summary="Show a property to everybody, or not")
 async def set_property(
-    request: Call, hosts: TheHosts, name: PropertyName, data: JSONBody[PropertyChange]
-) -> PropertyAnswer:
+    request: Call, hosts: TheHosts, name: PropertyName, data: JSONBody[schemas.PropertyChange]
+) -> schemas.PropertyAnswer:
     """Make a property private, so that it is listed only with `all`, or public again."""
     prop = await hosts.show_property(caller_of(request), name, private=data.private)
-    return PropertyAnswer(property_view(prop, detail=True))
+    return schemas.PropertyAnswer(schemas.property_view(prop, detail=True))
 
 
 @get("/os-hosts/{host_id:str}", opt=READ, summary="Get a host")
-async def get_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
+async def get_host(request: Call, hosts: TheHosts, host_id: HostId) -> schemas.HostAnswer:
     """Return a host."""
-    return HostAnswer(host_view(await hosts.get(caller_of(request).ns, host_id)))
+    return schemas.HostAnswer(schemas.host_view(await hosts.get(caller_of(request).ns, host_id)))
 
 
 @get("/os-hosts/{host_id:str}/allocation", opt=READ, summary="Get a host's allocation")
 async def get_allocation(
     request: Call, hosts: TheHosts, host_id: HostId, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
-) -> AllocationAnswer:
+) -> schemas.AllocationAnswer:
     """Return the bookings of a host: all of them, or those of one lease or reservation."""
     host = await hosts.get(caller_of(request).ns, host_id)
-    return AllocationAnswer(allocation_view(host, lease_id, reservation_id))
+    return schemas.AllocationAnswer(schemas.allocation_view(host, lease_id, reservation_id))
 
 
-@put("/os-hosts/{host_id:str}", opt=ACT | reads({"rack": "r2", "gpu": None}), summary="Change a host")
-async def update_host(request: Call, hosts: TheHosts, host_id: HostId, data: JSONBody[Properties]) -> HostAnswer:
+@put("/os-hosts/{host_id:str}", opt=ACT | route_options.reads({"rack": "r2", "gpu": None}), summary="Change a host")
+async def update_host(
+    request: Call, hosts: TheHosts, host_id: HostId, data: JSONBody[Properties]
+) -> schemas.HostAnswer:
     """Change properties of a host; null removes one."""
-    return HostAnswer(host_view(await hosts.update(caller_of(request), host_id, data)))
+    return schemas.HostAnswer(schemas.host_view(await hosts.update(caller_of(request), host_id, data)))
 
 
 @delete("/os-hosts/{host_id:str}", opt=ACT, summary="Remove a host", status_code=204)
@@ -307,15 +293,15 @@ async def delete_host(request: Call, hosts: TheHosts, host_id: HostId) -> None:
 
 
 @post("/os-hosts/{host_id:str}/fail", opt=ACT, summary="Report a host as failed", status_code=200)
-async def fail_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
+async def fail_host(request: Call, hosts: TheHosts, host_id: HostId) -> schemas.HostAnswer:
     """Report a host as failed: its leases get another host, if one is free."""
-    return HostAnswer(host_view(await hosts.fail(caller_of(request), host_id)))
+    return schemas.HostAnswer(schemas.host_view(await hosts.fail(caller_of(request), host_id)))
 
 
 @post("/os-hosts/{host_id:str}/recover", opt=ACT, summary="Report a host as well again", status_code=200)
-async def recover_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
+async def recover_host(request: Call, hosts: TheHosts, host_id: HostId) -> schemas.HostAnswer:
     """Report a host as up again."""
-    return HostAnswer(host_view(await hosts.recover(caller_of(request), host_id)))
+    return schemas.HostAnswer(schemas.host_view(await hosts.recover(caller_of(request), host_id)))
 
 
 HANDLERS = (

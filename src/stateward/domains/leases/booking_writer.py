@@ -16,21 +16,10 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases import lease_parts
+from stateward.domains.leases import lease_parts, model
 from stateward.domains.leases.bookings import BookHost, HandOverHost, HostChange, HostChanges, TakeBackHost
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HOST
-from stateward.domains.leases.model import (
-    Holding,
-    Lease,
-    LeaseHost,
-    LeaseSeen,
-    host_key,
-    read_host,
-    read_lease,
-    read_lease_seen,
-    status_of,
-)
 from stateward.domains.leases.part_history import append_part_history
 from stateward.engine import Job, Temporary
 from stateward.engine.transaction_batcher import TransactionBatcher
@@ -49,8 +38,8 @@ HELD_HOST_RETRY_S = 0.5
 class LockedLease(Struct, frozen=True):
     """A lease and its hosts by name as they are under their locks, and the time; `hosts` lacks hosts that are gone."""
 
-    lease: Lease
-    hosts: Mapping[str, LeaseHost]
+    lease: model.Lease
+    hosts: Mapping[str, model.LeaseHost]
     now: float
 
 
@@ -60,7 +49,7 @@ class HostDecision(Struct, frozen=True):
     If hosts are `lacking` (by reservation), nothing is changed: the caller searches for them, and asks again.
     """
 
-    seen: LeaseSeen
+    seen: model.LeaseSeen
     changes: HostChanges = ()
     timers: Sequence[Timer] = ()
     lacking: Mapping[str, int] = {}
@@ -108,7 +97,7 @@ class BookingWriter:
 
     async def hand_over(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
         """Hand hosts over to a reservation; raises Temporary while another reservation holds one of them."""
-        holding = HandOverHost(Holding(job.object, reservation, whole))
+        holding = HandOverHost(model.Holding(job.object, reservation, whole))
         try:
             await self.write(job, [(name, holding) for name in hosts])
         except HostHeld as held:
@@ -126,7 +115,7 @@ async def write_fenced_changes(tx: Tx, entries: Sequence[FencedChange]) -> list[
     """Write entries independently of each other; returns the error or the decision of each, None if it has neither."""
     uow = UnitOfWork(tx)
     await uow.load({entry.lease for entry in entries})
-    await uow.load({host_key(entry.lease.ns, name) for entry in entries for name in _concerned_hosts(uow, entry)})
+    await uow.load({model.host_key(entry.lease.ns, name) for entry in entries for name in _concerned_hosts(uow, entry)})
     answers = [_write_one(uow, entry) for entry in entries]
     await uow.apply()
     return answers
@@ -137,7 +126,7 @@ def _concerned_hosts(uow: UnitOfWork, entry: FencedChange) -> set[str]:
     names = {*entry.hosts, *(name for name, _ in entry.changes)}
     if entry.decide is None or record is None:
         return names
-    seen = read_lease_seen(record.seen)
+    seen = model.read_lease_seen(record.seen)
     return names | seen.booked | {name for reservation in seen.reservations.values() for name in reservation.lost}
 
 
@@ -147,33 +136,29 @@ def _write_one(uow: UnitOfWork, entry: FencedChange) -> StatewardError | HostDec
         return Fenced(entry.op.id)
     try:
         if entry.decide is not None:
-            return _write_decision(uow, entry, entry.decide)
+            key, ns = entry.lease, entry.lease.ns
+            names = sorted(_concerned_hosts(uow, entry))
+            hosts = {name: host for name in names if (host := _host(uow, ns, name)) is not None}
+            lease = model.read_lease(uow.objects[key])
+            decision = entry.decide(LockedLease(lease, hosts, uow.now))
+            if decision.lacking:
+                return decision
+            lease_parts.require_valid(model.status_of(lease.object), decision.seen)
+            write_host_changes(uow, ns, decision.changes, entry.op.id, key.id)
+            seen = append_part_history(uow, key, decision.seen, entry.op.id, entry.who)
+            if seen != lease.seen:
+                uow.save_object(key, replace(lease.object, seen=to_json(seen), version=uow.next_version(key)))
+            uow.changes.timers += decision.timers
+            return decision
         write_host_changes(uow, entry.lease.ns, entry.changes, entry.op.id, entry.lease.id)
     except StatewardError as error:
         return error
     return None
 
 
-def _write_decision(uow: UnitOfWork, entry: FencedChange, decide: Decide) -> HostDecision:
-    key, ns = entry.lease, entry.lease.ns
-    names = sorted(_concerned_hosts(uow, entry))
-    hosts = {name: host for name in names if (host := _host(uow, ns, name)) is not None}
-    lease = read_lease(uow.objects[key])
-    decision = decide(LockedLease(lease, hosts, uow.now))
-    if decision.lacking:
-        return decision
-    lease_parts.require_valid(status_of(lease.object), decision.seen)
-    write_host_changes(uow, ns, decision.changes, entry.op.id, key.id)
-    seen = append_part_history(uow, key, decision.seen, entry.op.id, entry.who)
-    if seen != lease.seen:
-        uow.save_object(key, replace(lease.object, seen=to_json(seen), version=uow.next_version(key)))
-    uow.changes.timers += decision.timers
-    return decision
-
-
 def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str | None, lease: str) -> None:
     """Write changes of loaded hosts, all of them or none; changes that only free a removed host are skipped."""
-    hosts: dict[str, LeaseHost | None] = {name: _host(uow, ns, name) for name, _ in changes}
+    hosts: dict[str, model.LeaseHost | None] = {name: _host(uow, ns, name) for name, _ in changes}
     said: dict[str, list[str]] = {}
     lacking: list[str] = []
     for name, change in changes:
@@ -194,15 +179,11 @@ def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str |
     for name, events in said.items():
         changed = hosts[name]
         assert changed is not None
-        _save_host(uow, changed, ", ".join(events), op, lease)
+        key: Key = changed.object.key
+        uow.save_object(key, replace(changed.object, seen=to_json(changed.seen), version=uow.next_version(key)))
+        journal(uow, changed.object, op, CONTROLLER, f"lease {lease}", ", ".join(events))
 
 
-def _host(uow: UnitOfWork, ns: str, name: str) -> LeaseHost | None:
-    record = uow.objects.get(host_key(ns, name))
-    return None if record is None or record.removed or record.kind != HOST.kind else read_host(record)
-
-
-def _save_host(uow: UnitOfWork, host: LeaseHost, event: str, op: str | None, lease: str) -> None:
-    key: Key = host.object.key
-    uow.save_object(key, replace(host.object, seen=to_json(host.seen), version=uow.next_version(key)))
-    journal(uow, host.object, op, CONTROLLER, f"lease {lease}", event)
+def _host(uow: UnitOfWork, ns: str, name: str) -> model.LeaseHost | None:
+    record = uow.objects.get(model.host_key(ns, name))
+    return None if record is None or record.removed or record.kind != HOST.kind else model.read_host(record)

@@ -10,19 +10,9 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.leases import model
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HostState
-from stateward.domains.leases.model import (
-    Booking,
-    Holding,
-    HostSeen,
-    HostSpec,
-    Lease,
-    LeaseHost,
-    LeaseWindow,
-    ReservationSeen,
-    Share,
-)
 from stateward.domains.leases.wire_values import format_minute
 
 
@@ -34,15 +24,15 @@ class Demand(Struct, frozen=True):
 
     min_count: int
     max_count: int
-    share: Share | None = None
+    share: model.Share | None = None
     properties: tuple[str, ...] = ()
     anti_affinity: bool = False
     affinity: bool = False
 
-    def booking(self, lease: str, reservation: str, window: LeaseWindow, count: int) -> Booking:
+    def booking(self, lease: str, reservation: str, window: model.LeaseWindow, count: int) -> model.Booking:
         """Return the booking that this demand asks of one host."""
         share = None if self.share is None else self.share.times(count)
-        return Booking(lease, reservation, window.start, window.end, share)
+        return model.Booking(lease, reservation, window.start, window.end, share)
 
 
 class OccupiedSpan(NamedTuple):
@@ -53,7 +43,7 @@ class OccupiedSpan(NamedTuple):
     whole: bool
 
 
-def occupied_spans(spec: HostSpec, bookings: Iterable[Booking]) -> Iterator[OccupiedSpan]:
+def occupied_spans(spec: model.HostSpec, bookings: Iterable[model.Booking]) -> Iterator[OccupiedSpan]:
     """Return the spans of time that are blocked for others: each booking with the cleaning time before and after it."""
     return (
         OccupiedSpan(booking.start - spec.cleaning, booking.until + spec.cleaning, booking.share is None)
@@ -61,10 +51,14 @@ def occupied_spans(spec: HostSpec, bookings: Iterable[Booking]) -> Iterator[Occu
     )
 
 
-def booking_fits(spec: HostSpec, bookings: Iterable[Booking], wanted: Booking) -> bool:
+def booking_fits(spec: model.HostSpec, bookings: Iterable[model.Booking], wanted: model.Booking) -> bool:
     """Tell whether a booking fits beside the others; an earlier booking of the same reservation does not count."""
     other = [
-        booking for booking in bookings if booking.reservation != wanted.reservation and _overlap(spec, booking, wanted)
+        booking
+        for booking in bookings
+        if booking.reservation != wanted.reservation
+        and booking.start < wanted.until + spec.cleaning
+        and wanted.start < booking.until + spec.cleaning
     ]
     if wanted.share is None:
         return not other
@@ -73,53 +67,49 @@ def booking_fits(spec: HostSpec, bookings: Iterable[Booking], wanted: Booking) -
     return all(_load(spec, other, at).plus(wanted.share).within(spec.size) for at in _peak_candidates(other, wanted))
 
 
-def _overlap(spec: HostSpec, booking: Booking, other: Booking) -> bool:
-    return booking.start < other.until + spec.cleaning and other.start < booking.until + spec.cleaning
-
-
-def _peak_candidates(others: Iterable[Booking], wanted: Booking) -> Iterator[float]:
+def _peak_candidates(others: Iterable[model.Booking], wanted: model.Booking) -> Iterator[float]:
     """Return the moments at which the load may be highest: the start of each booking."""
     yield wanted.start
     yield from (booking.start for booking in others if booking.start > wanted.start)
 
 
-def _load(spec: HostSpec, bookings: Iterable[Booking], at: float) -> Share:
-    load = Share()
+def _load(spec: model.HostSpec, bookings: Iterable[model.Booking], at: float) -> model.Share:
+    load = model.Share()
     for booking in bookings:
         if booking.share is not None and booking.start <= at < booking.until + spec.cleaning:
             load = load.plus(booking.share)
     return load
 
 
-def add_booking(seen: HostSeen, wanted: Booking) -> HostSeen:
+def add_booking(seen: model.HostSeen, wanted: model.Booking) -> model.HostSeen:
     """Add a booking in the order of the starts; it replaces the earlier booking of its reservation."""
     others = [booking for booking in seen.bookings if booking.reservation != wanted.reservation]
     return replace(seen, bookings=tuple(sorted([*others, wanted], key=lambda booking: (booking.start, booking.end))))
 
 
-def remove_booking(seen: HostSeen, reservation: str) -> HostSeen:
+def remove_booking(seen: model.HostSeen, reservation: str) -> model.HostSeen:
     """Remove the booking and the holding of a reservation."""
     kept = tuple(booking for booking in seen.bookings if booking.reservation != reservation)
     return replace(remove_holding(seen, reservation), bookings=kept)
 
 
-def blocking_holder(seen: HostSeen, reservation: str, *, whole: bool) -> Holding | None:
+def blocking_holder(seen: model.HostSeen, reservation: str, *, whole: bool) -> model.Holding | None:
     """Return the holding that keeps a host from being handed over to a reservation, if there is one."""
     others = (holding for holding in seen.held if holding.reservation != reservation)
     return next((holding for holding in others if whole or holding.whole), None)
 
 
-def add_holding(seen: HostSeen, holding: Holding) -> HostSeen:
+def add_holding(seen: model.HostSeen, holding: model.Holding) -> model.HostSeen:
     """Add a holding; it replaces the earlier holding of its reservation."""
     return replace(seen, held=(*remove_holding(seen, holding.reservation).held, holding))
 
 
-def remove_holding(seen: HostSeen, reservation: str) -> HostSeen:
+def remove_holding(seen: model.HostSeen, reservation: str) -> model.HostSeen:
     """Remove the holding of a reservation."""
     return replace(seen, held=tuple(holding for holding in seen.held if holding.reservation != reservation))
 
 
-def earlier_bookings(seen: HostSeen, wanted: Booking) -> list[Booking]:
+def earlier_bookings(seen: model.HostSeen, wanted: model.Booking) -> list[model.Booking]:
     """Return the bookings of other leases that should have ended before this one starts, and are still there."""
     others = (booking for booking in seen.bookings if booking.lease != wanted.lease)
     return [
@@ -132,9 +122,9 @@ def earlier_bookings(seen: HostSeen, wanted: Booking) -> list[Booking]:
 class BookHost(Struct, frozen=True):
     """Book a host for a reservation."""
 
-    booking: Booking
+    booking: model.Booking
 
-    def apply_to(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: model.LeaseHost) -> model.HostSeen:
         """Return the host's record with the booking; raises HostsTaken if the booking does not fit."""
         usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
         has = next((booking for booking in host.seen.bookings if booking.reservation == self.booking.reservation), None)
@@ -154,7 +144,7 @@ class ReleaseHost(Struct, frozen=True):
 
     reservation: str
 
-    def apply_to(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: model.LeaseHost) -> model.HostSeen:
         """Return the host's record after the change."""
         return remove_booking(host.seen, self.reservation)
 
@@ -165,9 +155,9 @@ class ReleaseHost(Struct, frozen=True):
 class HandOverHost(Struct, frozen=True):
     """Hand a host over to a reservation."""
 
-    holding: Holding
+    holding: model.Holding
 
-    def apply_to(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: model.LeaseHost) -> model.HostSeen:
         """Return the host's record with the holding; raises HostHeld while another reservation holds it."""
         holder = blocking_holder(host.seen, self.holding.reservation, whole=self.holding.whole)
         if holder is not None:
@@ -183,7 +173,7 @@ class TakeBackHost(Struct, frozen=True):
 
     reservation: str
 
-    def apply_to(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: model.LeaseHost) -> model.HostSeen:
         """Return the host's record after the change."""
         return remove_holding(host.seen, self.reservation)
 
@@ -196,7 +186,7 @@ class MarkMissed(Struct, frozen=True):
 
     lease: str
 
-    def apply_to(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: model.LeaseHost) -> model.HostSeen:
         """Return the host's record after the change."""
         others = tuple(lease for lease in host.seen.missed if lease != self.lease)
         return replace(host.seen, missed=(*others, self.lease))
@@ -211,12 +201,14 @@ HostChanges: TypeAlias = Sequence[tuple[str, HostChange]]
 """Changes by the name of the host, in the order in which they are made."""
 
 
-def release_proposed(id_: str, seen: ReservationSeen) -> list[tuple[str, HostChange]]:
+def release_proposed(id_: str, seen: model.ReservationSeen) -> list[tuple[str, HostChange]]:
     """Return the changes that release the hosts which only an update of a reservation has booked."""
     return [(name, ReleaseHost(id_)) for name in seen.proposed or () if name not in seen.hosts]
 
 
-def book_hosts(lease: Lease, id_: str, seen: ReservationSeen, demand: Demand) -> list[tuple[str, HostChange]]:
+def book_hosts(
+    lease: model.Lease, id_: str, seen: model.ReservationSeen, demand: Demand
+) -> list[tuple[str, HostChange]]:
     """Return the changes that book the hosts of a reservation for the time of its lease."""
     window, of = lease.spec.window, lease.object.id
     return [(name, BookHost(demand.booking(of, id_, window, count))) for name, count in seen.hosts.items()]

@@ -52,7 +52,10 @@ class Calendar:
             for node in _nodes(stretch):
                 self._busy_throughout[node] = self._busy_throughout.get(node, 0) | bit
         for stretch in gone | new:
-            _add_ancestors(_nodes(stretch), self._dirty)
+            for node in _nodes(stretch):
+                while node and node not in self._dirty:  # what is dirty has its ancestors with it
+                    self._dirty.add(node)
+                    node >>= 1
 
     def busy(self, start: float, end: float) -> BusyHosts:
         """Return the hosts that are busy in a span of time."""
@@ -119,11 +122,3 @@ def _nodes(stretch: HourRange) -> list[int]:
         left >>= 1
         right >>= 1
     return nodes
-
-
-def _add_ancestors(nodes: Iterable[int], known: set[int]) -> None:
-    """Add nodes and their ancestors to a set that already has the ancestors of all its nodes."""
-    for node in nodes:
-        while node and node not in known:
-            known.add(node)
-            node >>= 1

@@ -24,16 +24,11 @@ async def run_demo(leases: LeaseService, hosts: HostService) -> None:
             await hosts.register(USER, {"name": f"rack-{number}", "vcpus": 16, "memory_mb": 65536})
     while True:
         with suppress(Denied, StoreError, TimeoutError):
-            await _reserve_one_host(leases)
+            for lease in await leases.list(USER.ns):
+                if lease.object.state in ("TERMINATED", "ERROR"):
+                    await leases.delete(USER, lease.object.id)
+            now = await leases.engine.store.reader.time()
+            end = datetime.fromtimestamp(now + LEASE_LENGTH_S, UTC).strftime(MINUTE_FORMAT)
+            reservation = {"resource_type": PhysicalHosts.name, "min": 1, "max": 1}
+            await leases.create(USER, {"name": f"until {end}", "end_date": end, "reservations": [reservation]})
         await asyncio.sleep(PAUSE_S)
-
-
-async def _reserve_one_host(leases: LeaseService) -> None:
-    """Delete leases that have ended, and create a new one."""
-    for lease in await leases.list(USER.ns):
-        if lease.object.state in ("TERMINATED", "ERROR"):
-            await leases.delete(USER, lease.object.id)
-    now = await leases.engine.store.reader.time()
-    end = datetime.fromtimestamp(now + LEASE_LENGTH_S, UTC).strftime(MINUTE_FORMAT)
-    reservation = {"resource_type": PhysicalHosts.name, "min": 1, "max": 1}
-    await leases.create(USER, {"name": f"until {end}", "end_date": end, "reservations": [reservation]})

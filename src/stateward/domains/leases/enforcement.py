@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.domains.leases.model import Allocation, Lease, LeaseHost, LeaseSpec, ReservationSpec
+from stateward.domains.leases.model import Allocation, Lease, LeaseHost, LeaseSpec
 from stateward.domains.leases.schemas import event_view, host_view, reservation_view
 
 Body = dict[str, Any]
@@ -71,14 +71,18 @@ def _values(spec: LeaseSpec, plan: Mapping[str, Allocation], hosts: Mapping[str,
         "end_date": _iso(spec.end),
         "before_end_date": None if spec.before_end is None else _iso(spec.before_end),
         "reservations": [
-            _reservation(reservation, plan.get(reservation.id, {}), hosts) for reservation in spec.reservations
+            reservation.details
+            | {
+                "id": reservation.id,
+                "resource_type": reservation.resource_type,
+                "allocations": [
+                    host_view(hosts[name]) if name in hosts else {"id": name}
+                    for name in sorted(plan.get(reservation.id, {}))
+                ],
+            }
+            for reservation in spec.reservations
         ],
     }
-
-
-def _reservation(spec: ReservationSpec, allocation: Allocation, hosts: Mapping[str, LeaseHost]) -> Body:
-    allocations = [host_view(hosts[name]) if name in hosts else {"id": name} for name in sorted(allocation)]
-    return spec.details | {"id": spec.id, "resource_type": spec.resource_type, "allocations": allocations}
 
 
 def _iso(time: float) -> str:

@@ -8,7 +8,6 @@ from stateward.domains.leases import lease_parts
 from stateward.domains.leases.context import Failures, LeaseContext, describe_failures
 from stateward.domains.leases.lifecycle import LeaseState, ReservationState
 from stateward.domains.leases.model import EventType, LeaseSeen, read_lease
-from stateward.domains.leases.resources import ReservationTask
 from stateward.engine import Ending, Job
 from stateward.lifecycle import FAILED
 from stateward.store.records import to_json
@@ -62,7 +61,7 @@ async def delete(ctx: LeaseContext, job: Job) -> Ending:
 
 
 async def _release_resources(ctx: LeaseContext, job: Job) -> tuple[Failures, LeaseSeen]:
-    tasks = ctx.tasks(job, _not_released)
+    tasks = ctx.tasks(job, lambda task: task.seen.status is not ReservationState.DELETED)
     failures = await ctx.end(job, tasks)
     lease = read_lease(job.claim.object)
     over = [reservation.id for reservation in lease.spec.reservations if reservation.id not in failures]
@@ -70,20 +69,10 @@ async def _release_resources(ctx: LeaseContext, job: Job) -> tuple[Failures, Lea
     seen = lease.seen
     for task in tasks:
         error = failures.get(task.spec.id)
-        seen = (
-            lease_parts.release_reservation(seen, task.spec.id)
-            if error is None
-            else _mark_release_failed(seen, task, str(error))
-        )
+        if error is None:
+            seen = lease_parts.release_reservation(seen, task.spec.id)
+        elif task.seen.status is ReservationState.ERROR:  # only its error text changes
+            seen = lease_parts.update_reservation(seen, task.spec.id, error=str(error))
+        else:
+            seen = lease_parts.fail_reservation(seen, task.spec.id, str(error))
     return failures, seen
-
-
-def _not_released(task: ReservationTask) -> bool:
-    return task.seen.status is not ReservationState.DELETED
-
-
-def _mark_release_failed(seen: LeaseSeen, task: ReservationTask, error: str) -> LeaseSeen:
-    """Record that a reservation's resources could not be taken back; in ERROR only the error text changes."""
-    if task.seen.status is ReservationState.ERROR:
-        return lease_parts.update_reservation(seen, task.spec.id, error=error)
-    return lease_parts.fail_reservation(seen, task.spec.id, error)

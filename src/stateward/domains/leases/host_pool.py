@@ -71,37 +71,6 @@ class HostPool:
         if known is not None and known.object.version >= host.object.version:
             return
         self._tentative.pop(host.spec.name, None)  # the tentative bookings are committed, or were refused
-        self._note_leases(known, host)
-        if host.object.removed:
-            if known is not None:
-                self._drop(host.spec.name)
-            return
-        number = self._numbers[host.spec.name] if known is not None else self._assign_number(host.spec.name)
-        self._hosts[number] = host
-        usable = host.object.state == HostState.UP and host.spec.reservable
-        self._usable = self._usable | 1 << number if usable else self._usable & ~(1 << number)
-        if known is None or known.spec.properties != host.spec.properties:
-            self._update_matches(number, host)
-        self._update_calendar(number, host)
-
-    def _assign_number(self, name: str) -> int:
-        number = heappop(self._free_numbers) if self._free_numbers else len(self._numbers)
-        self._numbers[name] = number
-        return number
-
-    def _drop(self, name: str) -> None:
-        number = self._numbers.pop(name)
-        heappush(self._free_numbers, number)
-        del self._hosts[number]
-        self._usable &= ~(1 << number)
-        self._whole_days.write(number, ())
-        self._part_days.write(number, ())
-
-    def hosts_of(self, lease: str) -> frozenset[str]:
-        """Return the hosts that are booked for a lease, or held by it."""
-        return frozenset(self._by_lease.get(lease, ()))
-
-    def _note_leases(self, known: LeaseHost | None, host: LeaseHost) -> None:
         before, after = _leases_of(known), frozenset() if host.object.removed else _leases_of(host)
         for lease in before - after:
             self._by_lease[lease].discard(host.spec.name)
@@ -109,6 +78,31 @@ class HostPool:
                 del self._by_lease[lease]
         for lease in after - before:
             self._by_lease[lease].add(host.spec.name)
+        if host.object.removed:
+            if known is not None:
+                number = self._numbers.pop(host.spec.name)
+                heappush(self._free_numbers, number)
+                del self._hosts[number]
+                self._usable &= ~(1 << number)
+                self._whole_days.write(number, ())
+                self._part_days.write(number, ())
+            return
+        if known is None:
+            free = heappop(self._free_numbers) if self._free_numbers else len(self._numbers)
+            self._numbers[host.spec.name] = free
+        number = self._numbers[host.spec.name]
+        self._hosts[number] = host
+        usable = host.object.state == HostState.UP and host.spec.reservable
+        self._usable = self._usable | 1 << number if usable else self._usable & ~(1 << number)
+        if known is None or known.spec.properties != host.spec.properties:
+            bit = 1 << number
+            for match in self._matches.values():
+                match.hosts = match.hosts | bit if match.test(host.spec.properties) else match.hosts & ~bit
+        self._update_calendar(number, host)
+
+    def hosts_of(self, lease: str) -> frozenset[str]:
+        """Return the hosts that are booked for a lease, or held by it."""
+        return frozenset(self._by_lease.get(lease, ()))
 
     def add_tentative(self, allocation: Allocation, booking: Callable[[int], Booking]) -> None:
         """Add tentative bookings, so that the hosts are not chosen again while the bookings are written."""
@@ -134,11 +128,6 @@ class HostPool:
         taken = list(occupied_spans(host.spec, self._bookings(host)))
         self._whole_days.write(number, [(booking.start, booking.end) for booking in taken if booking.whole])
         self._part_days.write(number, [(booking.start, booking.end) for booking in taken if not booking.whole])
-
-    def _update_matches(self, number: int, host: LeaseHost) -> None:
-        bit = 1 << number
-        for match in self._matches.values():
-            match.hosts = match.hosts | bit if match.test(host.spec.properties) else match.hosts & ~bit
 
     def _bookings(self, host: LeaseHost) -> list[Booking]:
         """Return the bookings of a host, and the tentative ones; one that is committed already counts once."""

@@ -15,27 +15,12 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases import lease_parts
+from stateward.domains.leases import bookings, lease_parts, model
 from stateward.domains.leases.allocation import AllocationPlan, host_allocator
 from stateward.domains.leases.booking_writer import HostDecision, LockedLease
-from stateward.domains.leases.bookings import (
-    BookHost,
-    Demand,
-    HandOverHost,
-    HostChange,
-    MarkMissed,
-    ReleaseHost,
-)
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HostState, ReservationState
-from stateward.domains.leases.model import (
-    Allocation,
-    Holding,
-    ReservationSeen,
-    ReservationSpec,
-    read_lease,
-)
 from stateward.domains.leases.timers import heal_timer
 from stateward.engine import Job
 
@@ -52,15 +37,19 @@ class DegradedReservation(Struct, frozen=True):
     """A reservation that may have failed hosts; hosts that failed less than `settle_s` seconds ago may recover."""
 
     locked: LockedLease
-    spec: ReservationSpec
-    seen: ReservationSeen
-    demand: Demand
+    spec: model.ReservationSpec
+    seen: model.ReservationSeen
+    demand: bookings.Demand
     settle_s: float
 
     @property
     def settling_hosts(self) -> dict[str, float]:
         """The hosts that failed a short time ago, and when each of them is replaced unless it recovers."""
-        failed = ((name, self.locked.hosts[name].object.since) for name in self.seen.hosts if self._is_reported(name))
+        failed = (
+            (name, self.locked.hosts[name].object.since)
+            for name in self.seen.hosts
+            if name in self.locked.hosts and not self.is_up(name)
+        )
         return {name: due for name, since in failed if (due := since + self.settle_s) > self.locked.now}
 
     @property
@@ -69,7 +58,7 @@ class DegradedReservation(Struct, frozen=True):
         return [name for name in self.seen.hosts if not self.is_up(name) and name not in self.settling_hosts]
 
     @property
-    def healthy_hosts(self) -> Allocation:
+    def healthy_hosts(self) -> model.Allocation:
         """The hosts of the reservation that it keeps."""
         failed = self.failed_hosts
         return {name: count for name, count in self.seen.hosts.items() if name not in failed}
@@ -90,11 +79,7 @@ class DegradedReservation(Struct, frozen=True):
         host = self.locked.hosts.get(name)
         return host is not None and host.object.state == HostState.UP
 
-    def _is_reported(self, name: str) -> bool:
-        """Tell whether a host is there, and was reported as failed."""
-        return name in self.locked.hosts and not self.is_up(name)
-
-    def with_replacement(self, new: Allocation) -> ReservationSeen:
+    def with_replacement(self, new: model.Allocation) -> model.ReservationSeen:
         """Return the reservation with its new hosts and flags."""
         has = self.healthy_hosts | new
         missing = sum(has.values()) < self.demand.min_count
@@ -108,22 +93,24 @@ class DegradedReservation(Struct, frozen=True):
             lost=tuple(dict.fromkeys(lost)),
         )
 
-    def changes(self, new: Allocation) -> list[tuple[str, HostChange]]:
+    def changes(self, new: model.Allocation) -> list[tuple[str, bookings.HostChange]]:
         """Return the changes of hosts that go with a replacement."""
         lease, id_ = self.locked.lease, self.spec.id
-        holding = HandOverHost(Holding(lease.object.id, id_, self.demand.share is None))
-        changes: list[tuple[str, HostChange]] = []
+        holding = bookings.HandOverHost(model.Holding(lease.object.id, id_, self.demand.share is None))
+        changes: list[tuple[str, bookings.HostChange]] = []
         for name, count in new.items():
-            changes.append((name, BookHost(self.demand.booking(lease.object.id, id_, lease.spec.window, count))))
+            changes.append(
+                (name, bookings.BookHost(self.demand.booking(lease.object.id, id_, lease.spec.window, count)))
+            )
             changes += [(name, holding)] if self.is_active else []
         for name in self.failed_hosts:
-            changes += [(name, ReleaseHost(id_)), (name, MarkMissed(lease.object.id))]
+            changes += [(name, bookings.ReleaseHost(id_)), (name, bookings.MarkMissed(lease.object.id))]
         return changes
 
 
 async def heal(ctx: LeaseContext, job: Job) -> None:
     """Replace failed hosts as far as others are free, and record which hosts are up again."""
-    lease = read_lease(job.claim.object)
+    lease = model.read_lease(job.claim.object)
     unavailable: set[str] = set()
     decision = await ctx.booking_writer.decide(job, (), partial(decide_replacement, ctx, {}, {}))
     while decision.lacking:
@@ -147,7 +134,7 @@ def decide_replacement(ctx: LeaseContext, searched: Counts, plan: AllocationPlan
     decided yet.
     """
     key, seen = locked.lease.object.key, locked.lease.seen
-    changes: list[tuple[str, HostChange]] = []
+    changes: list[tuple[str, bookings.HostChange]] = []
     due: dict[str, float] = {}
     lacking: dict[str, int] = {}
     for spec, mine in locked.lease.reservations():
@@ -157,7 +144,10 @@ def decide_replacement(ctx: LeaseContext, searched: Counts, plan: AllocationPlan
         degraded = DegradedReservation(locked, spec, mine, demand, ctx.replace_after)
         if degraded.lacking > searched.get(spec.id, 0):
             lacking[spec.id] = degraded.lacking
-        new = _take(plan.get(spec.id, {}), degraded.lacking)
+        new: model.Allocation = {}
+        for name, each in plan.get(spec.id, {}).items():
+            if (left := degraded.lacking - sum(new.values())) > 0:
+                new[name] = min(each, left)
         changes += degraded.changes(new)
         due |= degraded.settling_hosts
         seen = lease_parts.reassign_hosts(seen, spec.id, "heal", degraded.with_replacement(new))
@@ -165,12 +155,3 @@ def decide_replacement(ctx: LeaseContext, searched: Counts, plan: AllocationPlan
         due[""] = locked.now + HEAL_RETRY_S
     timers = [heal_timer(*key, host, at) for host, at in due.items()]
     return HostDecision(seen, changes, timers, {**searched, **lacking} if lacking else {})
-
-
-def _take(allocation: Allocation, count: int) -> Allocation:
-    """Return as many of the found hosts, or shares of them, as are needed."""
-    taken: Allocation = {}
-    for name, each in allocation.items():
-        if (left := count - sum(taken.values())) > 0:
-            taken[name] = min(each, left)
-    return taken

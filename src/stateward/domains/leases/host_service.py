@@ -151,7 +151,10 @@ def read_host_spec(spec: HostSpec, given: Mapping[str, Any], cleaning: float) ->
     """
     properties = dict(spec.properties)
     for name, value in given.items():
-        _check_key(name)
+        if len(name) > MAX_KEY_LENGTH:
+            allowed = f"a name of at most {MAX_KEY_LENGTH} characters"
+            raise BlazarBadInput("Extra capability key too long", "property", name, allowed)
+        check_text("property", name, 1, MAX_KEY_LENGTH, without="/")
         if value is None:
             properties.pop(name, None)
         elif isinstance(value, str | int | float | bool):
@@ -163,23 +166,13 @@ def read_host_spec(spec: HostSpec, given: Mapping[str, Any], cleaning: float) ->
         cleaning = spec.cleaning
     if "cleaning_time" in properties:
         cleaning = read_whole_number("cleaning_time", properties["cleaning_time"], 0, MAX_CLEANING_MINUTES) * 60.0
+    text = properties.get("reservable", "true")
+    if text.lower() not in ("true", "false"):
+        raise BadInput("reservable", text, "true or false")
     return replace(
         spec,
         size=size,
         properties={**properties, "hypervisor_hostname": spec.name},
         cleaning=cleaning,
-        reservable=_reservable(properties.get("reservable", "true")),
+        reservable=text.lower() == "true",
     )
-
-
-def _check_key(name: str) -> None:
-    if len(name) > MAX_KEY_LENGTH:
-        allowed = f"a name of at most {MAX_KEY_LENGTH} characters"
-        raise BlazarBadInput("Extra capability key too long", "property", name, allowed)
-    check_text("property", name, 1, MAX_KEY_LENGTH, without="/")
-
-
-def _reservable(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise BadInput("reservable", text, "true or false")
-    return text.lower() == "true"

@@ -22,14 +22,12 @@ E, R = EventState, ReservationState
 def new_parts(reservations: dict[str, ReservationSeen]) -> LeaseSeen:
     """Return the parts of a new lease."""
     born = (
-        PartMove(id_, "reserve", str(CONTROLLER), _describe_hosts(reservation))
+        PartMove(
+            id_, "reserve", str(CONTROLLER), f"on {', '.join(sorted(reservation.hosts))}" if reservation.hosts else ""
+        )
         for id_, reservation in reservations.items()
     )
     return LeaseSeen(reservations, dict.fromkeys(EventType, E.UNDONE), tuple(born))
-
-
-def _describe_hosts(reservation: ReservationSeen) -> str:
-    return f"on {', '.join(sorted(reservation.hosts))}" if reservation.hosts else ""
 
 
 def require_valid(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
@@ -125,18 +123,15 @@ def update_reservation(seen: LeaseSeen, reservation: str, **changes: object) -> 
 
 def reassign_hosts(seen: LeaseSeen, reservation: str, event: str, after: ReservationSeen) -> LeaseSeen:
     """Replace a reservation's record after a change of its hosts, and record the difference for the journal."""
-    why = _difference(seen.reservations[reservation], after)
-    moved = replace(seen, reservations={**seen.reservations, reservation: after})
-    return record_move(moved, PartMove(reservation, event, str(CONTROLLER), why)) if why else moved
-
-
-def _difference(before: ReservationSeen, after: ReservationSeen) -> str:
+    before = seen.reservations[reservation]
     changes = [f"without {host}" for host in sorted(before.hosts.keys() - after.hosts.keys())]
     changes += [f"with {host}" for host in sorted(after.hosts.keys() - before.hosts.keys())]
     for flag in ("missing_resources", "resources_changed"):
         if getattr(before, flag) != getattr(after, flag):
             changes.append(f"{flag} {'set' if getattr(after, flag) else 'reset'}")
-    return ", ".join(changes)
+    why = ", ".join(changes)
+    moved = replace(seen, reservations={**seen.reservations, reservation: after})
+    return record_move(moved, PartMove(reservation, event, str(CONTROLLER), why)) if why else moved
 
 
 def record_move(seen: LeaseSeen, moved: PartMove) -> LeaseSeen:

@@ -63,7 +63,11 @@ def read_changed_spec(
     end = spec.end if given.get("end_date") is None else _changed_end(lease, given["end_date"], start, now)
     warning = given.get("before_end_date")
     moved = warning is not None or (start, end) != (spec.start, spec.end)
-    warned = _before_end(warning, start, end, now, _warning_lead(spec, before_end)) if moved else spec.before_end
+    warned = (
+        _before_end(warning, start, end, now, before_end if spec.before_end is None else spec.end - spec.before_end)
+        if moved
+        else spec.before_end
+    )
     reservations = _changed_reservations(spec, _list("reservations", given.get("reservations")), resources)
     after = replace(spec, name=name, start=start, end=end, before_end=warned, reservations=reservations)
     if over and replace(after, name=spec.name) != spec:
@@ -95,11 +99,6 @@ def _changed_end(lease: Lease, given: object, start: float, now: float) -> float
             f"{ENDS_TOO_EARLY}. A lease that has not started is deleted", "end_date", given, allowed, state=state
         )
     return _end(given, start, now, ENDS_TOO_EARLY, state)
-
-
-def _warning_lead(spec: LeaseSpec, default: float) -> float:
-    """Return how many seconds before the end the warning was due so far."""
-    return default if spec.before_end is None else spec.end - spec.before_end
 
 
 def _changed_reservations(

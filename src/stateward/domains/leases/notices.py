@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.errors import NoticeUndelivered
 from stateward.domains.leases.lifecycle import NOTICE, EventState, LeaseState, NoticeState
-from stateward.domains.leases.model import EventType, Lease, LeaseHost, LeaseSeen, host_key, read_host, read_lease
+from stateward.domains.leases.model import EventType, LeaseSeen, host_key, read_host, read_lease
 from stateward.engine import Job, Temporary
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
@@ -80,17 +80,13 @@ async def deliver(ctx: LeaseContext, job: Job) -> None:
     """Notify the policies of the end of a lease; a notice that is not accepted is delivered again later."""
     lease = read_lease(msgspec.json.decode(job.claim.object.spec, type=Notice).lease)
     try:
-        await ctx.filters.on_end(lease, await _hosts_of(ctx, lease))
+        keys = {name: host_key(lease.object.ns, name) for name in lease.seen.booked}
+        records = await ctx.engine.store.reader.objects(keys.values())
+        hosts = {name: read_host(records[key]) for name, key in keys.items() if key in records}
+        await ctx.filters.on_end(lease, hosts)
     except NoticeUndelivered as error:
         pause = pause_after(job.attempt)
         log.warning(
             "notice of the end of lease %s was not accepted; next attempt in %g s: %s", lease.object.id, pause, error
         )
         raise Temporary(str(error), after=pause) from error
-
-
-async def _hosts_of(ctx: LeaseContext, lease: Lease) -> dict[str, LeaseHost]:
-    """Return the hosts that a lease had, as far as they are still known."""
-    keys = {name: host_key(lease.object.ns, name) for name in lease.seen.booked}
-    records = await ctx.engine.store.reader.objects(keys.values())
-    return {name: read_host(records[key]) for name, key in keys.items() if key in records}

@@ -8,7 +8,7 @@ part's own id.
 from msgspec.structs import replace
 
 from stateward.domains.leases.lifecycle import EVENT, RESERVATION
-from stateward.domains.leases.model import EventType, LeaseSeen, PartMove, event_id
+from stateward.domains.leases.model import EventType, LeaseSeen, event_id
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import JournalEntry, Key
 
@@ -18,12 +18,10 @@ _EVENTS = frozenset(EventType)
 def append_part_history(uow: UnitOfWork, lease: Key, seen: LeaseSeen, op: str | None, who: str) -> LeaseSeen:
     """Append the pending moves of a lease's parts to the journal; returns the parts without them."""
     for move in seen.moves:
-        uow.append_journal(_part_entry(uow.now, lease, move, op, who))
+        is_event = move.part in _EVENTS
+        part = event_id(lease.id, EventType(move.part)) if is_event else move.part
+        kind = EVENT.kind if is_event else RESERVATION.kind
+        uow.append_journal(
+            JournalEntry(lease.ns, part, kind, op, uow.now, move.actor, who, move.event, None, None, move.why or None)
+        )
     return replace(seen, moves=()) if seen.moves else seen
-
-
-def _part_entry(now: float, lease: Key, moved: PartMove, op: str | None, who: str) -> JournalEntry:
-    is_event = moved.part in _EVENTS
-    part = event_id(lease.id, EventType(moved.part)) if is_event else moved.part
-    kind = EVENT.kind if is_event else RESERVATION.kind
-    return JournalEntry(lease.ns, part, kind, op, now, moved.actor, who, moved.event, None, None, moved.why or None)

@@ -64,8 +64,11 @@ class PoolCache:
             self._last_seq = await self._reader.last_journal_seq()
             return
         now = asyncio.get_running_loop().time()
-        if now - self._caught_up_at > RELOAD_AFTER_S:
-            await self._reload_if_pruned()
+        # after a long pause, the removal of a host may have been pruned from the journal
+        if now - self._caught_up_at > RELOAD_AFTER_S and self._last_seq < (await horizon(self._reader)).seq:
+            seq = await self._reader.last_journal_seq()
+            self._pools = {ns: await self._load(ns) for ns in self._pools}
+            self._last_seq = seq
         last = await self._reader.last_journal_seq()  # first: what is committed meanwhile has a greater number
         while True:
             lines = await self._reader.journal(self._last_seq, PAGE_SIZE, JournalFilter(kind=HOST.kind))
@@ -76,13 +79,6 @@ class PoolCache:
                 self._last_seq = max(self._last_seq, last)  # no host is named up to there
                 break
         self._caught_up_at = now
-
-    async def _reload_if_pruned(self) -> None:
-        """Reload the pools after a long pause: the removal of a host may have been pruned from the journal."""
-        if self._last_seq < (await horizon(self._reader)).seq:
-            seq = await self._reader.last_journal_seq()
-            self._pools = {ns: await self._load(ns) for ns in self._pools}
-            self._last_seq = seq
 
     async def _reload_hosts(self, keys: Iterable[Key]) -> None:
         for key in keys:

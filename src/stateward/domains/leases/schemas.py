@@ -4,17 +4,8 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from stateward.domains.leases import model
 from stateward.domains.leases.lifecycle import EventState
-from stateward.domains.leases.model import (
-    SIZES,
-    EventType,
-    Lease,
-    LeaseHost,
-    Property,
-    ReservationSeen,
-    ReservationSpec,
-    event_id,
-)
 from stateward.domains.leases.wire_values import format_time
 
 
@@ -126,7 +117,7 @@ def version_view(href: str, version: str) -> dict[str, Any]:
     }
 
 
-def lease_view(lease: Lease) -> dict[str, Any]:
+def lease_view(lease: model.Lease) -> dict[str, Any]:
     """Return a lease as clients read it."""
     record, spec, seen = lease.object, lease.spec, lease.seen
     return {
@@ -150,7 +141,7 @@ def lease_view(lease: Lease) -> dict[str, Any]:
     }
 
 
-def reservation_view(lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> dict[str, Any]:
+def reservation_view(lease: model.Lease, spec: model.ReservationSpec, seen: model.ReservationSeen) -> dict[str, Any]:
     """Return a reservation as clients read it."""
     return spec.details | {
         "id": spec.id,
@@ -167,10 +158,10 @@ def reservation_view(lease: Lease, spec: ReservationSpec, seen: ReservationSeen)
     }
 
 
-def event_view(lease: Lease, event: EventType, status: EventState) -> dict[str, Any]:
+def event_view(lease: model.Lease, event: model.EventType, status: EventState) -> dict[str, Any]:
     """Return an event as clients read it."""
     return {
-        "id": event_id(lease.object.id, event),
+        "id": model.event_id(lease.object.id, event),
         "lease_id": lease.object.id,
         "event_type": event,
         "status": status,
@@ -185,15 +176,15 @@ GIVEN_BY_SERVER = ("status", "trust_id", "created_at", "updated_at")
 """The fields of a host that are no properties: its name, and what the server says about it."""
 
 
-def shown_fields(host: LeaseHost) -> dict[str, str | None]:
+def shown_fields(host: model.LeaseHost) -> dict[str, str | None]:
     """Return the fields of a host that clients read and cannot change."""
     shown = (host.object.state, None, format_time(host.object.created), format_time(host.object.since))
     return dict.fromkeys(NAME_FIELDS, host.spec.name) | dict(zip(GIVEN_BY_SERVER, shown, strict=True))
 
 
-def host_view(host: LeaseHost) -> dict[str, Any]:
+def host_view(host: model.LeaseHost) -> dict[str, Any]:
     """Return a host as clients read it: its properties among its own fields."""
-    size = dict(zip(SIZES, (host.spec.size.vcpus, host.spec.size.memory_mb, host.spec.size.disk_gb), strict=True))
+    size = dict(zip(model.SIZES, (host.spec.size.vcpus, host.spec.size.memory_mb, host.spec.size.disk_gb), strict=True))
     return host.spec.properties | {
         **shown_fields(host),
         "hypervisor_type": host.spec.properties.get("hypervisor_type", "stateward"),
@@ -204,7 +195,7 @@ def host_view(host: LeaseHost) -> dict[str, Any]:
     }
 
 
-def allocation_view(host: LeaseHost, lease: str | None = None, reservation: str | None = None) -> dict[str, Any]:
+def allocation_view(host: model.LeaseHost, lease: str | None = None, reservation: str | None = None) -> dict[str, Any]:
     """Return the bookings of a host: all of them, or those of one lease or reservation."""
     return {
         "resource_id": host.spec.name,
@@ -221,6 +212,6 @@ def allocation_view(host: LeaseHost, lease: str | None = None, reservation: str 
     }
 
 
-def property_view(prop: Property, *, detail: bool) -> dict[str, Any]:
+def property_view(prop: model.Property, *, detail: bool) -> dict[str, Any]:
     """Return a property of hosts; with `detail` also its values."""
     return {"property": prop.name, "private": prop.private} | ({"values": list(prop.values)} if detail else {})

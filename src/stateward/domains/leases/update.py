@@ -8,21 +8,12 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from stateward.domains.leases import lease_parts
+from stateward.domains.leases import lease_parts, model
 from stateward.domains.leases.booking_writer import write_host_changes
 from stateward.domains.leases.bookings import HandOverHost, HostChange, ReleaseHost, book_hosts, release_proposed
 from stateward.domains.leases.context import MAX_ATTEMPTS, LeaseContext
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import ReservationState
-from stateward.domains.leases.model import (
-    Holding,
-    Lease,
-    LeaseSeen,
-    ReservationSeen,
-    ReservationSpec,
-    host_key,
-    read_lease,
-)
 from stateward.domains.leases.resources import ResourcePlugins
 from stateward.engine import Job, Permanent, Temporary
 from stateward.engine.unit_of_work import UnitOfWork
@@ -34,7 +25,7 @@ R = ReservationState
 
 async def update(ctx: LeaseContext, job: Job) -> None:
     """Hand over the hosts that were booked for the update."""
-    lease = read_lease(job.claim.object)
+    lease = model.read_lease(job.claim.object)
     changes = [change for spec, seen in lease.reservations() for change in _hand_over(ctx.resources, lease, spec, seen)]
     try:
         await ctx.booking_writer.write(job, changes)
@@ -43,26 +34,35 @@ async def update(ctx: LeaseContext, job: Job) -> None:
 
 
 def _hand_over(
-    resources: ResourcePlugins, lease: Lease, spec: ReservationSpec, seen: ReservationSeen
+    resources: ResourcePlugins, lease: model.Lease, spec: model.ReservationSpec, seen: model.ReservationSeen
 ) -> Iterable[tuple[str, HostChange]]:
     demand = resources[spec.resource_type].demand(spec.details)
     if seen.status is R.ACTIVE and demand is not None:
-        holding = Holding(lease.object.id, spec.id, demand.share is None)
+        holding = model.Holding(lease.object.id, spec.id, demand.share is None)
         yield from ((name, HandOverHost(holding)) for name in seen.proposed or ())
 
 
 async def end_update(
-    uow: UnitOfWork, resources: ResourcePlugins, lease: Lease, operation: Operation, *, succeeded: bool
-) -> LeaseSeen:
+    uow: UnitOfWork, resources: ResourcePlugins, lease: model.Lease, operation: Operation, *, succeeded: bool
+) -> model.LeaseSeen:
     """Switch a lease to the hosts that an update has booked, or release them if it did not succeed."""
     changing = [(spec, seen) for spec, seen in lease.reservations() if seen.proposed is not None]
     ns, parts = lease.object.ns, lease.seen
-    await uow.load({host_key(ns, name) for _, seen in changing for name in seen.booked})
+    await uow.load({model.host_key(ns, name) for _, seen in changing for name in seen.booked})
     for spec, seen in changing:
         if succeeded:
             gone = [(name, ReleaseHost(spec.id)) for name in seen.hosts if name not in (seen.proposed or ())]
             write_host_changes(uow, ns, gone, operation.id, lease.object.id)
-            updated = _updated_reservation(resources, spec, seen)
+            demand, hosts = resources[spec.resource_type].demand(spec.details), seen.proposed or {}
+            missing = demand is not None and sum(hosts.values()) < demand.min_count
+            updated = replace(
+                seen,
+                hosts=hosts,
+                proposed=None,
+                missing_resources=missing,
+                resources_changed=False,
+                lost=seen.lost if missing else (),
+            )
             parts = lease_parts.reassign_hosts(parts, spec.id, "update", updated)
         else:
             _roll_back(uow, resources, lease, spec, seen, operation)
@@ -70,26 +70,12 @@ async def end_update(
     return parts
 
 
-def _updated_reservation(resources: ResourcePlugins, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
-    """Return a reservation after the update; the record of lost hosts is reset unless hosts are still missing."""
-    demand, hosts = resources[spec.resource_type].demand(spec.details), seen.proposed or {}
-    missing = demand is not None and sum(hosts.values()) < demand.min_count
-    return replace(
-        seen,
-        hosts=hosts,
-        proposed=None,
-        missing_resources=missing,
-        resources_changed=False,
-        lost=seen.lost if missing else (),
-    )
-
-
 def _roll_back(
     uow: UnitOfWork,
     resources: ResourcePlugins,
-    lease: Lease,
-    spec: ReservationSpec,
-    seen: ReservationSeen,
+    lease: model.Lease,
+    spec: model.ReservationSpec,
+    seen: model.ReservationSeen,
     operation: Operation,
 ) -> None:
     """Release the hosts of an update, and book each former host as it was; one that was taken keeps its new booking.

@@ -10,18 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stateward.domains.mci import model
 from stateward.domains.mci.control.machine_claims import has_machine, machine_of
 from stateward.domains.mci.errors import MachineHeld, NotDone
 from stateward.domains.mci.guards.connection_grants import check_adoption, is_granted, unknown_connection
 from stateward.domains.mci.lifecycle import MCI, VM
-from stateward.domains.mci.model import (
-    Adoption,
-    CloudConnection,
-    Deregistration,
-    MachineToAdopt,
-    MciSpec,
-    vm_of,
-)
 from stateward.domains.mci.provider.provider_client import CANNOT_ADOPT
 from stateward.domains.mci.service import Service
 from stateward.drivers import MachineAdopter, MachineListing
@@ -41,20 +34,31 @@ class AdoptionRequest(Struct, frozen=True):
     """Machines for an MCI, which is created if it does not exist."""
 
     mci: str
-    machines: tuple[MachineToAdopt, ...]
+    machines: tuple[model.MachineToAdopt, ...]
     label: dict[str, str] = {}
     description: str = ""
 
 
 async def adopt_machines(
     service: Service, ns: str, request: AdoptionRequest, by: Caller, sees: SeesNamespace
-) -> tuple[str | None, list[MachineToAdopt]]:
+) -> tuple[str | None, list[model.MachineToAdopt]]:
     """Adopt machines into an MCI; returns the operation, and the machines that are new. None: all were adopted before.
 
     With the operation of an equal request that is still running, nothing is started.
     """
     await service.namespace(ns)
-    places = await _places(service, ns, request)
+    # each connection must let the namespace adopt, and its driver must be able to
+    places: dict[str, model.CloudConnection] = {}
+    for number, machine in enumerate(request.machines):
+        if machine.connection not in places:
+            try:
+                place = places[machine.connection] = await service.catalogue.connection(machine.connection)
+            except UnknownName as error:
+                granted = [known.name for known in await service.catalogue.connections() if is_granted(known, ns)]
+                raise unknown_connection(f"subGroups[{number}].connectionName", machine.connection, granted) from error
+            check_adoption(place, ns)
+            if not isinstance(await service.clients.driver_for(place), MachineAdopter):
+                raise NotDone(f"adoption at connection {place.name!r}", CANNOT_ADOPT)
     record = await service.engine.store.reader.object(Key(ns, request.mci))
     exists = record is not None and not record.removed
     if record is not None and exists and record.kind != MCI.kind:
@@ -63,7 +67,7 @@ async def adopt_machines(
     if running is not None:
         return running, list(request.machines)
     holders = await _holders(service)
-    new: list[MachineToAdopt] = []
+    new: list[model.MachineToAdopt] = []
     for machine in request.machines:
         holder = holders.get((places[machine.connection].lane, machine.native_id))
         if holder is None:
@@ -73,23 +77,23 @@ async def adopt_machines(
     if not new:
         return None, []
     await _check_shown(service, places, request, new)
-    accepted = await _submit(service, ns, request, Adoption(tuple(new)), by, exists=exists)
+    accepted = await _submit(service, ns, request, model.Adoption(tuple(new)), by, exists=exists)
     return accepted.op.id, new
 
 
 async def _submit(
-    service: Service, ns: str, request: AdoptionRequest, adoption: Adoption, by: Caller, *, exists: bool
+    service: Service, ns: str, request: AdoptionRequest, adoption: model.Adoption, by: Caller, *, exists: bool
 ) -> Accepted:
     how: dict[str, Any] = {"actor": by.actor, "who": by.who, "args": adoption}
     if exists:
         return await service.engine.act(ns, request.mci, "adopt", **how)
-    spec = MciSpec(
+    spec = model.MciSpec(
         request.mci, new_id(), (), dynamic=False, label=request.label, description=request.description, access_from=()
     )
     return await service.engine.create(ns, request.mci, MCI.kind, "adopt", spec=spec, labels=request.label, **how)
 
 
-async def list_unmarked(service: Service, ns: str, connection: CloudConnection) -> MachineListing:
+async def list_unmarked(service: Service, ns: str, connection: model.CloudConnection) -> MachineListing:
     """List the machines at a connection that carry no key; for a namespace that may adopt them."""
     check_adoption(connection, ns)
     client = await service.clients.for_connection(connection)
@@ -102,41 +106,25 @@ async def deregister_vms(service: Service, ns: str, mci: str, vms: Sequence[str]
     """Take our keys off the machines of VMs, which stay as they are, and remove the records of the VMs."""
     for name in vms:
         vm = await service.vm(ns, mci, name)
-        driver = (await service.clients.for_lane(vm_of(vm).connection, vm_of(vm).lane)).driver
+        driver = (await service.clients.for_lane(model.vm_of(vm).connection, model.vm_of(vm).lane)).driver
         if not isinstance(driver, MachineAdopter):
             raise NotDone(f"deregistration of {vm.id!r}", f"{CANNOT_ADOPT}; force=true removes the record alone")
         if vm.op is not None:
             raise NotDone(f"deregistration of {vm.id!r}", f"operation {vm.op} is running")
-    args = Deregistration(tuple(vms))
+    args = model.Deregistration(tuple(vms))
     return await service.engine.act(ns, mci, "deregister", args=args, actor=by.actor, who=by.who)
 
 
-async def _places(service: Service, ns: str, request: AdoptionRequest) -> dict[str, CloudConnection]:
-    """Return the connections of the machines; each must let the namespace adopt, and its driver must be able to."""
-    places: dict[str, CloudConnection] = {}
-    for number, machine in enumerate(request.machines):
-        if machine.connection not in places:
-            try:
-                place = places[machine.connection] = await service.catalogue.connection(machine.connection)
-            except UnknownName as error:
-                granted = [known.name for known in await service.catalogue.connections() if is_granted(known, ns)]
-                raise unknown_connection(f"subGroups[{number}].connectionName", machine.connection, granted) from error
-            check_adoption(place, ns)
-            if not isinstance(await service.clients.driver_for(place), MachineAdopter):
-                raise NotDone(f"adoption at connection {place.name!r}", CANNOT_ADOPT)
-    return places
-
-
-async def _same_adoption(service: Service, mci: Object, machines: Iterable[MachineToAdopt]) -> str | None:
+async def _same_adoption(service: Service, mci: Object, machines: Iterable[model.MachineToAdopt]) -> str | None:
     """Return the operation on an MCI if it adopts the same machines."""
     operation = None if mci.op is None else await service.engine.store.reader.operation(Key(mci.ns, mci.op))
     if operation is None or operation.action != "adopt":
         return None
-    running = msgspec.json.decode(operation.args, type=Adoption).machines
+    running = msgspec.json.decode(operation.args, type=model.Adoption).machines
     return operation.id if {_id(machine) for machine in running} >= {_id(machine) for machine in machines} else None
 
 
-def _id(machine: MachineToAdopt) -> tuple[str, str]:
+def _id(machine: model.MachineToAdopt) -> tuple[str, str]:
     return machine.connection, machine.native_id
 
 
@@ -152,14 +140,17 @@ async def _holders(service: Service) -> dict[tuple[str, str], Object]:
 
 
 def _holder_text(vm: Object, sees: SeesNamespace) -> str:
-    spec = vm_of(vm)
+    spec = model.vm_of(vm)
     if not sees(vm.ns):
         return "it is a VM of another namespace"
     return f"it is the VM {spec.name!r} of MCI {spec.mci!r} in namespace {vm.ns!r}"
 
 
 async def _check_shown(
-    service: Service, places: dict[str, CloudConnection], request: AdoptionRequest, new: Sequence[MachineToAdopt]
+    service: Service,
+    places: dict[str, model.CloudConnection],
+    request: AdoptionRequest,
+    new: Sequence[model.MachineToAdopt],
 ) -> None:
     """Refuse machines that do not exist or carry a key; a listing that is not complete refuses nothing."""
     for name, place in places.items():

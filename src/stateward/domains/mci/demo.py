@@ -112,16 +112,13 @@ class MciDemo:
             if record is None or record.removed:
                 await self._service.create(NS, replace(wanted, uid=new_id(), policy="refine"), BY)
             elif MCI.state(record.state).state_class is not TRANSITIONAL:
-                await self._use(wanted, record)
-
-    async def _use(self, wanted: MciSpec, mci: Object) -> None:
-        vms = await self._service.vms(NS, mci.id)
-        if mci.state in OVER:
-            await self._service.delete(NS, mci.id, "terminate", BY)
-        elif any(vm.state in BAD for vm in vms):
-            await self._service.refine(NS, mci.id, BY)
-        elif not await self._to_size(wanted, mci, vms):
-            await self._play(mci, vms)
+                vms = await self._service.vms(NS, record.id)
+                if record.state in OVER:
+                    await self._service.delete(NS, record.id, "terminate", BY)
+                elif any(vm.state in BAD for vm in vms):
+                    await self._service.refine(NS, record.id, BY)
+                elif not await self._to_size(wanted, record, vms):
+                    await self._play(record, vms)
 
     async def _to_size(self, wanted: MciSpec, mci: Object, vms: Sequence[Object]) -> bool:
         """Scale a subgroup back that is too small or too large."""

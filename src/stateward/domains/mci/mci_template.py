@@ -80,22 +80,6 @@ def _converted(given: Mapping[str, Any]) -> MciSpec:
 def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
     """Read a fleet; errors use the author's field names."""
     written: dict[str, str] = {}
-    fleet = _fleet(given, written)
-    try:
-        return parse_mci(Fields({**fleet, "name": name}), uid, dynamic=True, least=1)
-    except BadInput as error:
-        raise BadInput(_as_written(error.field, written), error.value, error.allowed) from error
-
-
-def _as_written(field: str, written: Names) -> str:
-    """Return a field path with the author's names; an index or key at its end stays."""
-    within = (path for path in written if field == path or field.startswith((f"{path}.", f"{path}[")))
-    known = max(within, key=len, default="")
-    return written.get(known, "") + field.removeprefix(known)
-
-
-def _fleet(given: Mapping[str, Any], written: dict[str, str]) -> dict[str, Any]:
-    """Return a fleet with the names of the Tumblebug API, and note how each field was written."""
     fleet = _renamed("", "", given, HEAD, written)
     groups, path = fleet.get("subGroups"), written.get("subGroups", "groups")
     if not isinstance(groups, list):
@@ -106,7 +90,14 @@ def _fleet(given: Mapping[str, Any], written: dict[str, str]) -> dict[str, Any]:
     ]
     if fleet.get("postCommand") is not None:
         fleet["postCommand"] = _renamed("postCommand", "postCommand", fleet["postCommand"], COMMAND, written)
-    return fleet
+    try:
+        return parse_mci(Fields({**fleet, "name": name}), uid, dynamic=True, least=1)
+    except BadInput as error:
+        # the path has the author's names; an index or key at its end stays
+        within = (path for path in written if error.field == path or error.field.startswith((f"{path}.", f"{path}[")))
+        known = max(within, key=len, default="")
+        field = written.get(known, "") + error.field.removeprefix(known)
+        raise BadInput(field, error.value, error.allowed) from error
 
 
 def _renamed(path: str, wire_path: str, given: object, names: Names, written: dict[str, str]) -> dict[str, Any]:

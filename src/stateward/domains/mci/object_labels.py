@@ -65,23 +65,6 @@ async def change_labels(
     record = uow.objects.get(key)
     if record is None or record.removed:
         raise NotFound(*key)
-    changed = _with_labels(record, _changeable(kinds, record, added, removed), removed)
-    if changed == record:
-        return record
-    if changed.spec != record.spec and record.op is not None:
-        holder = Key(record.ns, record.op)
-        await uow.load_operations([holder])
-        raise Occupied("change labels", blocker_of(uow.operations[holder]))
-    changed = replace(changed, version=uow.next_version(key))
-    uow.save_object(key, changed)
-    spec = changed.spec if changed.spec != record.spec else None
-    journal(uow, record, None, by.actor, by.who, "labels changed", spec=spec)
-    await uow.apply()
-    return changed
-
-
-def _changeable(kinds: Kinds, record: Object, added: Mapping[str, str], removed: Collection[str]) -> Labels:
-    """Return the added labels that are the users' own; raises if others would change, or a removed one is missing."""
     labels = labels_of(record)
     present, reserved = {**msgspec.json.decode(record.labels), **labels}, kinds.of(record).reserved_labels
     given: Labels = {}
@@ -96,13 +79,28 @@ def _changeable(kinds: Kinds, record: Object, added: Mapping[str, str], removed:
             raise UnknownName("label", name, sorted(labels))
     if len(labels.keys() | given.keys()) > MAX_LABELS:
         raise BadInput("labels", len(given), f"so few that the object has at most {MAX_LABELS}", state=record.state)
-    return given
+    changed = _with_labels(record, given, removed)
+    if changed == record:
+        return record
+    if changed.spec != record.spec and record.op is not None:
+        holder = Key(record.ns, record.op)
+        await uow.load_operations([holder])
+        raise Occupied("change labels", blocker_of(uow.operations[holder]))
+    changed = replace(changed, version=uow.next_version(key))
+    uow.save_object(key, changed)
+    spec = changed.spec if changed.spec != record.spec else None
+    journal(uow, record, None, by.actor, by.who, "labels changed", spec=spec)
+    await uow.apply()
+    return changed
 
 
 def _with_labels(record: Object, added: Labels, removed: Collection[str]) -> Object:
     """Return an object with changed labels, in the place where its kind stores them."""
     if record.kind != VM.kind:  # the labels of a VM's object are those that it has from its MCI
-        record = replace(record, labels=_merged_text(record.labels, added, removed))
+        former: Labels = msgspec.json.decode(record.labels)
+        merged = _merged(former, added, removed)
+        if merged != former:
+            record = replace(record, labels=msgspec.json.encode(merged, order="sorted").decode())
     if record.kind not in (MCI.kind, VM.kind):
         return record
     spec = mci_of(record) if record.kind == MCI.kind else vm_of(record)
@@ -112,9 +110,3 @@ def _with_labels(record: Object, added: Labels, removed: Collection[str]) -> Obj
 
 def _merged(labels: Labels, added: Labels, removed: Collection[str]) -> Labels:
     return {name: value for name, value in {**labels, **added}.items() if name not in removed}
-
-
-def _merged_text(text: str, added: Labels, removed: Collection[str]) -> str:
-    former: Labels = msgspec.json.decode(text)
-    merged = _merged(former, added, removed)
-    return text if merged == former else msgspec.json.encode(merged, order="sorted").decode()

@@ -2,14 +2,8 @@
 
 from collections import defaultdict
 
+from stateward.domains.mci import model
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VmState
-from stateward.domains.mci.model import (
-    RESOURCE_LIFECYCLES,
-    named_resources,
-    resource_identity,
-    security_group_of,
-    vm_of,
-)
 from stateward.engine.queries import list_all
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
@@ -23,9 +17,9 @@ async def objects_at_connection(uow: UnitOfWork, connection: str) -> list[str]:
     for ns in await uow.tx.namespaces():
         vms = await uow.peek_selected(Selector(ns, VM.kind, labels=(("connection", connection),)))
         records += [vm for vm in vms if vm.state != VmState.TERMINATED]
-        for lifecycle in RESOURCE_LIFECYCLES.values():
+        for lifecycle in model.RESOURCE_LIFECYCLES.values():
             parts = await uow.peek_selected(Selector(ns, lifecycle.kind))
-            records += [part for part in parts if resource_identity(part).connection == connection]
+            records += [part for part in parts if model.resource_identity(part).connection == connection]
     return [f"{record.ns}/{record.id}" for record in records]
 
 
@@ -38,9 +32,9 @@ async def usage_of(reader: Reader, ns: str) -> Usage:
     usage: Usage = defaultdict(list)
     async for vm in list_all(reader, Selector(ns, VM.kind)):
         if vm.state != VmState.TERMINATED:
-            for resource_type, names in named_resources(vm_of(vm)).items():
+            for resource_type, names in model.named_resources(model.vm_of(vm)).items():
                 for name in names:
                     usage[resource_type, name].append(vm)
     async for group in list_all(reader, Selector(ns, SECURITY_GROUP.kind)):
-        usage["vNet", security_group_of(group).network].append(group)
+        usage["vNet", model.security_group_of(group).network].append(group)
     return usage

@@ -158,7 +158,14 @@ class MciRuntime(DomainRuntime):
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
         """Set up namespaces and lane limits; where there is a worker, reconcile with the providers."""
         await self.service.ensure_namespaces(FIRST_NAMESPACES)
-        await self._set_limits(engine)
+        # only of new lanes: limits that an administrator has changed stay
+        groups, loads = await engine.store.reader.lanes()
+        known = {group.grp for group in groups} | {load.lane.lane for load in loads}
+        new_groups, new_lanes = lanes_of(await self.catalogue.all_connections())
+        await engine.set_limits(
+            [group for group in new_groups if group.grp not in known],
+            [lane for lane in new_lanes if lane.lane not in known],
+        )
         loops = (
             [
                 self.reconciler.status_updater.run(),
@@ -197,16 +204,6 @@ class MciRuntime(DomainRuntime):
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before
         """Keep a few MCIs in motion."""
         await MciDemo(self.service, self._context.random).run()
-
-    async def _set_limits(self, engine: Engine) -> None:
-        """Set the limits of new lanes; limits that an administrator has changed stay."""
-        groups, loads = await engine.store.reader.lanes()
-        known = {group.grp for group in groups} | {load.lane.lane for load in loads}
-        new_groups, new_lanes = lanes_of(await self.catalogue.all_connections())
-        await engine.set_limits(
-            [group for group in new_groups if group.grp not in known],
-            [lane for lane in new_lanes if lane.lane not in known],
-        )
 
 
 def create_runtime(context: ProcessContext) -> DomainRuntime:

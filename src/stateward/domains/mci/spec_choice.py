@@ -1,8 +1,8 @@
 """Choice of specs: which fit conditions, and which come first.
 
 The conditions compare fields of the catalogue. The order is a weighted sum: each priority gives each spec a share from
-0 (best) to 1 (worst of those that fit). Distances are great circles between the locations of regions, and latencies are
-estimated from distances: nothing is measured. A region whose location is not known comes last.
+0 (best) to 1 (worst of those that fit). Distances are great circles between the locations of regions, and
+latencies follow from distances: nothing is measured. A region whose location is not known comes last.
 """
 
 import math
@@ -15,8 +15,6 @@ from msgspec import Struct
 from stateward.domains.mci.model import CloudConnection, SpecRecord
 
 EARTH_KM = 6371.0
-LATENCY_MS_PER_KM = 0.02
-"""Round trip in glass fibre, with the usual detours of cables."""
 
 Coordinate = tuple[float, float]
 """Latitude and longitude, in degrees."""
@@ -134,7 +132,12 @@ def _value(offer: SpecOffer, by: Priority, chance: Random) -> float:
         case "random":
             return chance.random()
         case _:
-            return _distance(offer, by)
+            if offer.at is None or not by.places:
+                return math.inf
+            distances = [distance_km(offer.at, place) for place in by.places]
+            if by.way == "coordinateFair":
+                return max(distances) - min(distances)
+            return max(distances) if by.way in ("coordinateWithin", "latencyMinimal") else min(distances)
 
 
 def _cost(offer: SpecOffer) -> float:
@@ -142,22 +145,8 @@ def _cost(offer: SpecOffer) -> float:
     return offer.spec.cost or math.inf
 
 
-def _distance(offer: SpecOffer, by: Priority) -> float:
-    if offer.at is None or not by.places:
-        return math.inf
-    distances = [distance_km(offer.at, place) for place in by.places]
-    if by.way == "coordinateFair":
-        return max(distances) - min(distances)
-    return max(distances) if by.way in ("coordinateWithin", "latencyMinimal") else min(distances)
-
-
 def distance_km(origin: Coordinate, other: Coordinate) -> float:
     """Return the length of the great circle between two places."""
     (lat1, long1), (lat2, long2) = (tuple(map(math.radians, place)) for place in (origin, other))
     half = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((long2 - long1) / 2) ** 2
     return 2 * EARTH_KM * math.asin(math.sqrt(min(1.0, half)))
-
-
-def estimated_latency_ms(origin: Coordinate, other: Coordinate) -> float:
-    """Return a round trip between two places, estimated from their distance."""
-    return distance_km(origin, other) * LATENCY_MS_PER_KM

@@ -14,28 +14,16 @@ from typing import cast
 
 from msgspec import Struct
 
+from stateward.domains.mci import model
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import (
-    DEPLOYMENT_NS,
-    RESOURCE_LIFECYCLES,
-    CloudConnection,
-    ImageRecord,
-    MciSpec,
-    SpecRecord,
-    SubGroup,
-    VmSpec,
-    network_of,
-    record_id,
-    resource_identity,
-)
 from stateward.domains.mci.provider.catalogue import BUILT_IN_LANES, Catalogue, find_known_spec, login_user
 from stateward.drivers import CallRefused, Driver, Inconclusive, SpecRegistrar
 from stateward.engine import Temporary
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.store.records import Key, Object
 
-DriverOf = Callable[[CloudConnection], Awaitable[Driver]]
+DriverOf = Callable[[model.CloudConnection], Awaitable[Driver]]
 
 CHECKS_PER_CONNECTION = 8
 """Concurrent questions about sizes and images per connection."""
@@ -44,18 +32,18 @@ CHECKS_PER_CONNECTION = 8
 class PlacedSubGroup(Struct, frozen=True):
     """A subgroup with its resolved connection, spec and image."""
 
-    group: SubGroup
-    connection: CloudConnection
-    spec: SpecRecord
-    image: ImageRecord
+    group: model.SubGroup
+    connection: model.CloudConnection
+    spec: model.SpecRecord
+    image: model.ImageRecord
 
 
-async def place_subgroup(catalogue: Catalogue, ns: str, group: SubGroup) -> PlacedSubGroup:
+async def place_subgroup(catalogue: Catalogue, ns: str, group: model.SubGroup) -> PlacedSubGroup:
     """Resolve a subgroup from records alone; a missing or unsuitable record is bad input."""
     return await SubGroupPlacer(catalogue, ns).place(group)
 
 
-def _fits(home: CloudConnection, connection: CloudConnection, *, is_built_in: bool) -> bool:
+def _fits(home: model.CloudConnection, connection: model.CloudConnection, *, is_built_in: bool) -> bool:
     """Tell whether a spec of one connection can be used at another one.
 
     Regions that are not built in have no specs of their own.
@@ -65,7 +53,9 @@ def _fits(home: CloudConnection, connection: CloudConnection, *, is_built_in: bo
     return home.provider == connection.provider and connection.lane not in BUILT_IN_LANES and is_built_in
 
 
-async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: SpecRecord) -> CloudConnection:
+async def connection_of(
+    catalogue: Catalogue, ns: str, group: model.SubGroup, spec: model.SpecRecord
+) -> model.CloudConnection:
     """Return the connection of a subgroup, or else of its spec, if it is granted to the namespace."""
     if not group.connection:
         connection = await _home_of(catalogue, spec)
@@ -79,7 +69,7 @@ async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: Sp
     return connection
 
 
-async def _home_of(catalogue: Catalogue, spec: SpecRecord) -> CloudConnection:
+async def _home_of(catalogue: Catalogue, spec: model.SpecRecord) -> model.CloudConnection:
     """Return the connection of a spec, granted or not."""
     try:
         return await catalogue.connection_of_machines(spec.connection)
@@ -96,15 +86,15 @@ class SubGroupPlacer:
     def __init__(self, catalogue: Catalogue, ns: str) -> None:
         self.known, self._ns = catalogue.snapshot(), ns
         # bounded by: one request
-        self._specs: dict[str, tuple[SpecRecord, bool]] = {}  # with whether it is a built-in one
-        self._sites: dict[tuple[str, str, bool], CloudConnection] = {}  # bounded by: one request
-        self._images: dict[tuple[str, str], ImageRecord] = {}  # bounded by: one request
+        self._specs: dict[str, tuple[model.SpecRecord, bool]] = {}  # with whether it is a built-in one
+        self._sites: dict[tuple[str, str, bool], model.CloudConnection] = {}  # bounded by: one request
+        self._images: dict[tuple[str, str], model.ImageRecord] = {}  # bounded by: one request
 
-    async def load(self, groups: Sequence[SubGroup]) -> None:
+    async def load(self, groups: Sequence[model.SubGroup]) -> None:
         """Read all records that subgroups name at once."""
         await self.known.load(record_keys(self._ns, groups))
 
-    async def place(self, group: SubGroup) -> PlacedSubGroup:
+    async def place(self, group: model.SubGroup) -> PlacedSubGroup:
         """Resolve a subgroup, like `place_subgroup`."""
         if group.spec not in self._specs:
             stored = await self.known.spec(self._ns, group.spec)
@@ -120,7 +110,7 @@ class SubGroupPlacer:
             self._images[group.image, connection.name] = image
         return PlacedSubGroup(group, connection, spec, image)
 
-    async def _site(self, group: SubGroup, spec: SpecRecord, *, is_built_in: bool) -> CloudConnection:
+    async def _site(self, group: model.SubGroup, spec: model.SpecRecord, *, is_built_in: bool) -> model.CloudConnection:
         connection = await connection_of(self.known, self._ns, group, spec)
         if spec.connection != connection.name:
             home = await _home_of(self.known, spec)
@@ -132,7 +122,7 @@ class SubGroupPlacer:
 
 
 async def place_subgroups(
-    catalogue: Catalogue, driver_of: DriverOf, ns: str, groups: Sequence[SubGroup]
+    catalogue: Catalogue, driver_of: DriverOf, ns: str, groups: Sequence[model.SubGroup]
 ) -> tuple[list[PlacedSubGroup], list[str]]:
     """Resolve subgroups; returns the resolved ones, and the problems of the others.
 
@@ -223,17 +213,17 @@ def deterministic_uid(op: str, name: str) -> str:
 
 
 def make_vm_spec(
-    mci: MciSpec,
+    mci: model.MciSpec,
     placed: PlacedSubGroup,
     number: int,
     op: str,
     parts: dict[str, str],
-    names: SubGroup,
+    names: model.SubGroup,
     access_key: str,
-) -> VmSpec:
+) -> model.VmSpec:
     """Return the spec of a VM; `parts` are the provider's ids of its resources."""
     name = f"{placed.group.name}-{number}"
-    return VmSpec(
+    return model.VmSpec(
         name=name,
         uid=deterministic_uid(op, name),
         mci=mci.name,
@@ -261,7 +251,7 @@ def make_vm_spec(
     )
 
 
-def record_keys(ns: str, groups: Sequence[SubGroup]) -> list[Key]:
+def record_keys(ns: str, groups: Sequence[model.SubGroup]) -> list[Key]:
     """Return the keys of all records that subgroups name, for one read."""
     named: dict[str, set[str]] = {
         "vNet": {group.network for group in groups},
@@ -272,8 +262,13 @@ def record_keys(ns: str, groups: Sequence[SubGroup]) -> list[Key]:
     }
     connections = {group.connection for group in groups}
     return [
-        *(Key(ns, record_id(record_type, name)) for record_type, names in named.items() for name in names if name),
-        *(Key(DEPLOYMENT_NS, record_id("connection", name)) for name in connections if name),
+        *(
+            Key(ns, model.record_id(record_type, name))
+            for record_type, names in named.items()
+            for name in names
+            if name
+        ),
+        *(Key(model.DEPLOYMENT_NS, model.record_id("connection", name)) for name in connections if name),
     ]
 
 
@@ -281,7 +276,7 @@ FIELDS = {"vNet": "vNetId", "securityGroup": "securityGroupIds", "sshKey": "sshK
 """The request fields that name existing resources, by resource type."""
 
 
-async def check_placement(catalogue: Catalogue, ns: str, groups: Sequence[SubGroup], field: str) -> None:
+async def check_placement(catalogue: Catalogue, ns: str, groups: Sequence[model.SubGroup], field: str) -> None:
     """Refuse subgroups that cannot be placed; the error names the field: `field` is formatted with their number."""
     placer = SubGroupPlacer(catalogue, ns)
     await placer.load(groups)
@@ -297,7 +292,7 @@ async def check_resources(known: Catalogue, ns: str, placed: PlacedSubGroup) -> 
     group = placed.group
     if group.network:
         network = await _resource(known, ns, "vNet", group.network, placed)
-        subnets = [subnet.name for subnet in network_of(network).subnets]
+        subnets = [subnet.name for subnet in model.network_of(network).subnets]
         if group.subnet and group.subnet not in subnets:
             raise BadInput(
                 "subnetId", group.subnet, f"a subnet of vNet {group.network!r}: {', '.join(subnets) or 'none'}"
@@ -310,12 +305,12 @@ async def check_resources(known: Catalogue, ns: str, placed: PlacedSubGroup) -> 
 
 async def _resource(known: Catalogue, ns: str, resource_type: str, name: str, placed: PlacedSubGroup) -> Object:
     """Return a resource of a subgroup, or raise if it is missing or in another region."""
-    record = await known.record(Key(ns, record_id(resource_type, name)))
-    if record is None or record.removed or record.kind != RESOURCE_LIFECYCLES[resource_type].kind:
+    record = await known.record(Key(ns, model.record_id(resource_type, name)))
+    if record is None or record.removed or record.kind != model.RESOURCE_LIFECYCLES[resource_type].kind:
         raise BadInput(FIELDS[resource_type], name, f"the name of a {resource_type} of namespace {ns!r}")
     if record.state == ResourceState.DELETING:
         raise BadInput(FIELDS[resource_type], name, f"a {resource_type} that is not {ResourceState.DELETING}")
-    place = resource_identity(record)
+    place = model.resource_identity(record)
     if (place.provider, place.region) != (placed.connection.provider, placed.connection.region):
         allowed = f"a {resource_type} of connection {placed.connection.name}: it is one of {place.connection}"
         raise BadInput(FIELDS[resource_type], name, allowed)

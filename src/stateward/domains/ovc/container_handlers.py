@@ -95,9 +95,14 @@ class ContainerHandlers:
 
     async def _apply_to_children(self, job: Job) -> None:
         """Run the action on all children that it concerns; fails if one child fails."""
+        args, who = to_json({"along": job.object} if job.action == "delete" else {}), job.claim.operation.who
+
+        def make_request(child: Object) -> Request:
+            return Request(job.ns, child.id, job.action, "", actor=CONTROLLER, who=who, args=args)
+
         for lifecycle in CHILD_KINDS[job.claim.object.kind]:
             left = partial(self._children, job, lifecycle.kind)
-            fan_out = FanOut(left, _child_request(job), is_ready=_clones_first)
+            fan_out = FanOut(left, make_request, is_ready=_clones_first)
             failed = (await run_on_all(job, lifecycle.kind, fan_out, self._nodes.reader)).failed
             if failed:
                 some = "; ".join(f"{id_}: {why}" for id_, why in list(failed.items())[:5])
@@ -134,9 +139,3 @@ def _clones_first(child: Object, left: Sequence[Object]) -> bool:
         return True
     clones = set(vm_seen(child).clones)
     return not any(other.id in clones for other in left)
-
-
-def _child_request(job: Job) -> Callable[[Object], Request]:
-    args = to_json({"along": job.object}) if job.action == "delete" else to_json({})
-    who = job.claim.operation.who
-    return lambda child: Request(job.ns, child.id, job.action, "", actor=CONTROLLER, who=who, args=args)

@@ -94,18 +94,24 @@ class OvcDemo:
         with suppress(StatewardError):  # another action was faster: the demo shows refusals, too
             match self._chance.random():
                 case luck if luck < 0.1:
-                    await self._toggle_maintenance()
+                    # Put a node in maintenance if all are enabled; otherwise enable the one that is in maintenance.
+                    nodes = [
+                        node async for node in list_all(self._service.engine.store.reader, Selector(NS, NODE.kind))
+                    ]
+                    away = [node for node in nodes if node.state == NodeState.MAINTENANCE]
+                    if away:
+                        await self._service.act(NS, NODE.kind, away[0].id, "enable", DEMO_ADMIN)
+                    elif nodes and all(node.state == NodeState.ENABLED for node in nodes):
+                        chosen = self._chance.choice(nodes)
+                        await self._service.act(NS, NODE.kind, chosen.id, "maintenance", DEMO_ADMIN)
                 case luck if luck < 0.35:
                     await self._attach_or_detach()
                 case _:
-                    await self._act_on_machine()
-
-    async def _act_on_machine(self) -> None:
-        vm = await self._some(VM.kind)
-        if vm is not None and vm.state in HABITS:
-            action = self._chance.choice(HABITS[vm.state])
-            caller = DEMO_ADMIN if action == "migrate" else DEMO_USER
-            await self._service.act(NS, VM.kind, vm.id, action, caller)
+                    vm = await self._some(VM.kind)
+                    if vm is not None and vm.state in HABITS:
+                        action = self._chance.choice(HABITS[vm.state])
+                        caller = DEMO_ADMIN if action == "migrate" else DEMO_USER
+                        await self._service.act(NS, VM.kind, vm.id, action, caller)
 
     async def _attach_or_detach(self) -> None:
         disk, vm = await self._some(DISK.kind), await self._some(VM.kind)
@@ -115,16 +121,6 @@ class OvcDemo:
             await self._service.act(NS, VM.kind, vm.id, "attach disk", DEMO_USER, args={"disk": disk.id})
         elif disk.state == DiskState.ASSIGNED and disk.parent is not None:
             await self._service.act(NS, VM.kind, disk.parent, "detach disk", DEMO_USER, args={"disk": disk.id})
-
-    async def _toggle_maintenance(self) -> None:
-        """Put a node in maintenance if all are enabled; otherwise enable the one that is in maintenance."""
-        nodes = [node async for node in list_all(self._service.engine.store.reader, Selector(NS, NODE.kind))]
-        away = [node for node in nodes if node.state == NodeState.MAINTENANCE]
-        if away:
-            await self._service.act(NS, NODE.kind, away[0].id, "enable", DEMO_ADMIN)
-        elif nodes and all(node.state == NodeState.ENABLED for node in nodes):
-            chosen = self._chance.choice(nodes)
-            await self._service.act(NS, NODE.kind, chosen.id, "maintenance", DEMO_ADMIN)
 
     async def _some(self, kind: str) -> Object | None:
         records = [record async for record in list_all(self._service.engine.store.reader, Selector(NS, kind))]

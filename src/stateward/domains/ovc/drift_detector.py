@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from stateward.aio.supervise import repeat
 from stateward.domains.ovc.firewalls import FIREWALL_ON_STATES
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM, NodeState, OvcVmState
-from stateward.domains.ovc.model import NodeSeen, OrphanId, PlacementSeen, cloudspace_seen, node_seen, vm_seen
+from stateward.domains.ovc.model import NodeSeen, cloudspace_seen, node_seen, vm_seen
 from stateward.domains.ovc.nodes import DiskStore, Hypervisor, NodeRegistry, NoDiskStore, Power
 from stateward.domains.ovc.object_updates import update_seen
 from stateward.domains.ovc.orphan_scan import OrphanScanner, record_orphans
@@ -39,7 +39,7 @@ from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.errors import StoreError
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object
+from stateward.store.records import Key
 
 log = logging.getLogger("stateward.ovc")
 
@@ -119,8 +119,20 @@ class DriftDetector:
     async def check_namespace(self, ns: str) -> None:
         """Check the nodes of a namespace that are due, concurrently."""
         async with self._readers:
-            serving, due = await self._list_nodes(ns)
-            claimed = await self._claim_nodes(ns, due)
+            # the nodes in service, and those that no process has checked lately: the claims decide about them
+            serving: dict[str, None] = {}
+            due: list[str] = []
+            lately = await self._engine.store.reader.time() - self._every * 0.6
+            async for node in list_all(self._engine.store.reader, Selector(ns, NODE.kind)):
+                if node.state in IN_SERVICE:
+                    serving[node.id] = None
+                with self._faults.isolate(f"look at node {node.id} of {ns}"):
+                    if node_seen(node).looked <= lately:
+                        due.append(node.id)
+            claimed: dict[str, NodeSeen] = {}
+            for first in range(0, len(due), CLAIMED_TOGETHER):
+                some = [Key(ns, id_) for id_ in due[first : first + CLAIMED_TOGETHER]]
+                claimed |= await self._engine.store.transact(partial(_claim_turns, nodes=some, rest=self._every * 0.6))
             watched = await self._list_watched(ns, claimed) if claimed else {}
         keeper = next(iter(serving), None)
         # on no node: no power for certain
@@ -144,7 +156,7 @@ class DriftDetector:
                 with self._faults.isolate(f"look at {record.id} in {ns}"):
                     at = reader_of(record)
                     node = at.node if at.machine else ""
-                    if record.op is None and (node in nodes or _waits_for_node(record, at)):
+                    if record.op is None and (node in nodes or (record.kind == CLOUDSPACE.kind and not at.machine)):
                         watch = WatchedObject(
                             record.key, record.kind, record.state, record.version, at.node, at.machine
                         )
@@ -154,17 +166,16 @@ class DriftDetector:
     async def _check_node_isolated(self, node: Key, seen: NodeSeen, those: list[WatchedObject], keeper: bool) -> None:
         """Check a node; an error does not affect the other nodes."""
         with self._faults.isolate(f"look at node {node.id} of {node.ns}"):
-            await self._check_node(node, seen, those, keeper)
-
-    async def _check_node(self, node: Key, seen: NodeSeen, those: list[WatchedObject], keeper: bool) -> None:
-        """Report the drift of a claimed node, and its orphans."""
-        hypervisor = await self._connect(node, seen)
-        if hypervisor is None:
-            return
-        await self._report_all(await self._confirm_drift(node, seen, hypervisor, those))
-        orphans, complete = await self._find_orphans(node, hypervisor, those, keeper)
-        if orphans or seen.orphans:
-            await self._engine.store.transact(lambda tx: record_orphans(tx, node, orphans, complete=complete))
+            hypervisor = await self._connect(node, seen)
+            if hypervisor is None:
+                return
+            await self._report_all(await self._confirm_drift(node, seen, hypervisor, those))
+            machines = {watch.machine for watch in those}
+            orphans, complete = await self._orphans.find_machines(node, hypervisor, machines)
+            if keeper:
+                orphans |= await self._orphans.find_files()
+            if orphans or seen.orphans:
+                await self._engine.store.transact(lambda tx: record_orphans(tx, node, orphans, complete=complete))
 
     async def _connect(self, node: Key, seen: NodeSeen) -> Hypervisor | None:
         try:
@@ -175,30 +186,17 @@ class DriftDetector:
 
     # --- claims ------------------------------------------------------------------------------------------------------
 
-    async def _list_nodes(self, ns: str) -> tuple[dict[str, None], list[str]]:
-        """Return the nodes in service, and those that no process has checked lately: the claims decide about them."""
-        serving: dict[str, None] = {}
-        due: list[str] = []
-        lately = await self._engine.store.reader.time() - self._every * 0.6
-        async for node in list_all(self._engine.store.reader, Selector(ns, NODE.kind)):
-            if node.state in IN_SERVICE:
-                serving[node.id] = None
-            with self._faults.isolate(f"look at node {node.id} of {ns}"):
-                if node_seen(node).looked <= lately:
-                    due.append(node.id)
-        return serving, due
-
-    async def _claim_nodes(self, ns: str, nodes: Sequence[str]) -> dict[str, NodeSeen]:
-        """Claim nodes for this check; those that another process has checked meanwhile are not among the result."""
-        claimed: dict[str, NodeSeen] = {}
-        for first in range(0, len(nodes), CLAIMED_TOGETHER):
-            some = [Key(ns, id_) for id_ in nodes[first : first + CLAIMED_TOGETHER]]
-            claimed |= await self._engine.store.transact(partial(_claim_turns, nodes=some, rest=self._every * 0.6))
-        return claimed
-
     async def _record_trouble(self, node: Key, seen: NodeSeen, trouble: str) -> None:
+        async def save(tx: Tx) -> None:
+            uow = UnitOfWork(tx)
+            await uow.load([node])
+            record = uow.objects.get(node)
+            if record is not None and node_seen(record).trouble != trouble:
+                update_seen(uow, record, replace(node_seen(record), trouble=trouble))
+                await uow.apply()
+
         if trouble != seen.trouble:
-            await self._engine.store.transact(lambda tx: _save_trouble(tx, node, trouble))
+            await self._engine.store.transact(save)
 
     # --- observation -------------------------------------------------------------------------------------------------
 
@@ -217,29 +215,14 @@ class DriftDetector:
         shown = [(watch, again[watch.machine]) for watch in doubtful]
         return [(watch, power) for watch, power in shown if power is first[watch.machine]]
 
-    async def _find_orphans(
-        self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject], keeper: bool
-    ) -> tuple[set[OrphanId], bool]:
-        """Return the orphans of a node, and whether its listing was complete."""
-        orphans, complete = await self._orphans.find_machines(node, hypervisor, {watch.machine for watch in those})
-        return (orphans | await self._orphans.find_files() if keeper else orphans), complete
-
     async def _report_all(self, news: list[tuple[WatchedObject, Power]]) -> None:
         for watch, power in news:
             with self._faults.isolate(f"news of {watch.key.id} in {watch.key.ns}"):
-                await self._report(watch, power)
-
-    async def _report(self, watch: WatchedObject, power: Power) -> None:
-        actor = PROVIDER if watch.kind == VM.kind else CONTROLLER
-        with suppress(Denied):  # an action began meanwhile: its own observation counts
-            await self._engine.act(
-                *watch.key, watch.drift_event(power), actor=actor, who=watch.node, version=watch.version
-            )
-
-
-def _waits_for_node(record: Object, at: PlacementSeen) -> bool:
-    """Tell whether an object is a firewall without a machine."""
-    return record.kind == CLOUDSPACE.kind and not at.machine
+                actor = PROVIDER if watch.kind == VM.kind else CONTROLLER
+                with suppress(Denied):  # an action began meanwhile: its own observation counts
+                    await self._engine.act(
+                        *watch.key, watch.drift_event(power), actor=actor, who=watch.node, version=watch.version
+                    )
 
 
 async def _claim_turns(tx: Tx, nodes: Sequence[Key], rest: float) -> dict[str, NodeSeen]:
@@ -255,12 +238,3 @@ async def _claim_turns(tx: Tx, nodes: Sequence[Key], rest: float) -> dict[str, N
     if claimed:
         await uow.apply()
     return claimed
-
-
-async def _save_trouble(tx: Tx, node: Key, trouble: str) -> None:
-    uow = UnitOfWork(tx)
-    await uow.load([node])
-    record = uow.objects.get(node)
-    if record is not None and node_seen(record).trouble != trouble:
-        update_seen(uow, record, replace(node_seen(record), trouble=trouble))
-        await uow.apply()

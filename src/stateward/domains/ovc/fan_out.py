@@ -61,7 +61,10 @@ async def run_on_all(job: Job, step: str, fan_out: FanOut, reader: Reader) -> Fa
         spent.update({id_: 1 if id_ in denied else MAX_DENIALS // fan_out.max_tries for id_ in asked})
         if len(denied) == len(asked):
             await job.once(f"{step} {number}: pause", lambda: asyncio.sleep(BUSY_RETRY_S))
-    failed = {target.id: await _failure_reason(reader, target) for target in await fan_out.remaining()}
+    failed = {}
+    for target in await fan_out.remaining():
+        latest = await reader.operations_of(target.key, 1)
+        failed[target.id] = (latest[0].error if latest else None) or target.error or f"it is {target.state}"
     return FanOutResult({id_: state for id_, state in before.items() if id_ not in failed}, failed)
 
 
@@ -90,9 +93,3 @@ async def none_done(job: Job, reader: Reader) -> bool:
 async def observe_cancelled(job: Job, reader: Reader) -> ObservedOutcome | Ending:
     """Return the outcome of a cancelled fan-out: not done, or half done."""
     return ObservedOutcome.NOT_DONE if await none_done(job, reader) else HALF_DONE
-
-
-async def _failure_reason(reader: Reader, target: Object) -> str:
-    """Return the error of the latest operation on an object, or what else is known of it."""
-    latest = await reader.operations_of(target.key, 1)
-    return (latest[0].error if latest else None) or target.error or f"it is {target.state}"

@@ -4,7 +4,7 @@ Its configuration is in the records, so it needs no disk. To move, it starts on 
 """
 
 from stateward.domains.ovc.lifecycle import CloudspaceState
-from stateward.domains.ovc.model import CloudspaceSeen, CloudspaceSpec, cloudspace_seen, machine_key, read_spec
+from stateward.domains.ovc.model import CloudspaceSpec, cloudspace_seen, machine_key, read_spec
 from stateward.domains.ovc.nodes import NodeMachine, NodeRegistry, Power
 from stateward.domains.ovc.proof import judge_power, judge_reset, observed_power, placed_power
 from stateward.engine import Job, ObservedOutcome
@@ -54,7 +54,12 @@ class Firewalls:
         """Observe whether a firewall has the power that the job leads to."""
         seen, wanted = cloudspace_seen(job.claim.object), EXPECTED_POWER.get(job.action)
         if wanted is None:
-            return await self._observe_reset(job, seen)
+            if not seen.machine:
+                return ObservedOutcome.REPEATABLE
+            node = await self._nodes.get(job.ns, seen.node)
+            if seen.machine == machine_key(job.object, job.key.id):
+                return judge_power(await observed_power(node, seen.machine, job), Power.ON)
+            return await judge_reset(node, seen.machine, job)
         return judge_power(await self.get_power(job), wanted)
 
     async def get_power(self, job: Job) -> Power:
@@ -73,15 +78,6 @@ class Firewalls:
         return (
             ObservedOutcome.NOT_DONE if here is (Power.ON if seen.machine else Power.OFF) else ObservedOutcome.UNKNOWN
         )
-
-    async def _observe_reset(self, job: Job, seen: CloudspaceSeen) -> ObservedOutcome:
-        """Observe whether a firewall was reset; one that was stopped is a new machine of this operation."""
-        if not seen.machine:
-            return ObservedOutcome.REPEATABLE
-        node = await self._nodes.get(job.ns, seen.node)
-        if seen.machine == machine_key(job.object, job.key.id):
-            return judge_power(await observed_power(node, seen.machine, job), Power.ON)
-        return await judge_reset(node, seen.machine, job)
 
     async def _start(self, job: Job, node: str, machine: str) -> None:
         name = f"{read_spec(job.claim.object, CloudspaceSpec).name} firewall"

@@ -7,26 +7,14 @@ may have left behind are recorded, and stopped before anything else.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from stateward.domains.ovc import model
 from stateward.domains.ovc.container_handlers import REMOVALS
 from stateward.domains.ovc.end_hooks import CLEAN_RESULT
 from stateward.domains.ovc.lifecycle import DiskState, OvcVmState
-from stateward.domains.ovc.model import (
-    BUILT_IN_IMAGE,
-    DiskSpec,
-    ImageSpec,
-    OvcVmSeen,
-    OvcVmSpec,
-    added_disk_id,
-    boot_disk_id,
-    disk_seen,
-    file_name,
-    machine_key,
-    read_spec,
-    vm_seen,
-)
 from stateward.domains.ovc.node_privacy import LANE_PREFIX
 from stateward.domains.ovc.nodes import AttachedDisk, DiskStore, Hypervisor, NodeMachine, NodeRegistry, Power
 from stateward.domains.ovc.proof import judge_power, judge_reset, placed_power, run_until_deadline
+from stateward.domains.ovc.storage_handlers import do_nothing
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent
 from stateward.engine.kinds import EndHook, Guard, LockSet, Route
 from stateward.lifecycle import FAILED, Lifecycle
@@ -72,7 +60,7 @@ class OvcVmHandlers:
             "attach disk": self._attach_disk,
             "detach disk": self._detach_disk,
             "delete": self._stop,
-            "restore": self._restore,
+            "restore": do_nothing,  # the files of its disks have stayed
             "destroy": self._destroy,
         }
         handlers = {
@@ -88,31 +76,40 @@ class OvcVmHandlers:
         await self._start(job)
 
     async def _make_boot_disk(self, job: Job) -> None:
-        spec = read_spec(job.claim.object, OvcVmSpec)
-        boot = await self._file_name(job.ns, boot_disk_id(job.object))
+        spec = model.read_spec(job.claim.object, model.OvcVmSpec)
+        boot = await self._file_name(job.ns, model.boot_disk_id(job.object))
         if spec.clone_of:
-            await self._disk_store.clone(boot, await self._file_name(job.ns, boot_disk_id(spec.clone_of)), spec.gib)
+            await self._disk_store.clone(
+                boot, await self._file_name(job.ns, model.boot_disk_id(spec.clone_of)), spec.gib
+            )
         else:
             await self._disk_store.create(boot, spec.gib, await self._file_name(job.ns, spec.image))
 
     async def _start(self, job: Job) -> None:
-        seen = vm_seen(job.claim.object)
+        seen = model.vm_seen(job.claim.object)
         await self._nodes.stop_stale(job.ns, seen)
         node = await self._nodes.get(job.ns, seen.node)
         await node.start(await self._machine(job, seen, seen.machine))
 
-    async def _machine(self, job: Job, seen: OvcVmSeen, key: str) -> NodeMachine:
-        spec = read_spec(job.claim.object, OvcVmSpec)
+    async def _machine(self, job: Job, seen: model.OvcVmSeen, key: str) -> NodeMachine:
+        spec = model.read_spec(job.claim.object, model.OvcVmSpec)
         disks = [await self._disk(job.ns, id_) for id_ in seen.disks]
-        attached = tuple(self._attached_disk(disk) for disk in disks if _is_attached(disk))
+        attached = tuple(
+            self._attached_disk(disk)
+            for disk in disks
+            if (
+                disk.state in ATTACHED_STATES
+                or (disk.state == DiskState.DESTROYING and model.disk_seen(disk).bin is None)
+            )
+        )
         image = await self._nodes.reader.object(Key(job.ns, spec.image))
-        boots_disk = image is not None and read_spec(image, ImageSpec).source != BUILT_IN_IMAGE
+        boots_disk = image is not None and model.read_spec(image, model.ImageSpec).source != model.BUILT_IN_IMAGE
         return NodeMachine(key, spec.name, spec.size, attached, boots_disk)
 
     def _attached_disk(self, disk: Object) -> AttachedDisk:
         """Return a disk as it is attached to its VM."""
-        file = self._disk_store.path_of(file_name(disk))
-        return AttachedDisk(disk.id, file, disk_seen(disk).slot, read_spec(disk, DiskSpec).boot)
+        file = self._disk_store.path_of(model.file_name(disk))
+        return AttachedDisk(disk.id, file, model.disk_seen(disk).slot, model.read_spec(disk, model.DiskSpec).boot)
 
     async def _disk(self, ns: str, id_: str) -> Object:
         disk = await self._nodes.reader.object(Key(ns, id_))
@@ -125,15 +122,15 @@ class OvcVmHandlers:
         record = await self._nodes.reader.object(Key(ns, id_))
         if record is None:
             raise Permanent(f"there is no disk or image {id_!r}")
-        return file_name(record)
+        return model.file_name(record)
 
-    async def _disk_files(self, ns: str, seen: OvcVmSeen) -> list[str]:
+    async def _disk_files(self, ns: str, seen: model.OvcVmSeen) -> list[str]:
         """Return the names of the files of a VM's disks; disks whose record was pruned are left out."""
         disks = await self._nodes.reader.objects([Key(ns, id_) for id_ in seen.disks])
-        return [file_name(disk) for disk in disks.values()]
+        return [model.file_name(disk) for disk in disks.values()]
 
     async def _stop(self, job: Job) -> None:
-        seen = vm_seen(job.claim.object)
+        seen = model.vm_seen(job.claim.object)
         await self._nodes.stop_machine(job.ns, seen)
         await self._nodes.stop_stale(job.ns, seen)
 
@@ -158,38 +155,35 @@ class OvcVmHandlers:
 
     async def _node_and_machine(self, job: Job) -> tuple[Hypervisor, str]:
         """Return the node and the machine of a VM that has power."""
-        seen = vm_seen(job.claim.object)
+        seen = model.vm_seen(job.claim.object)
         return await self._nodes.get(job.ns, seen.node), seen.machine
 
     # --- disks -------------------------------------------------------------------------------------------------------
 
     async def _add_disk(self, job: Job) -> None:
-        disk = added_disk_id(job.key.id)
+        disk = model.added_disk_id(job.key.id)
         record = await self._disk(job.ns, disk)
-        await job.once("disk", lambda: self._disk_store.create(file_name(record), read_spec(record, DiskSpec).gib))
-        await self._attach(job, disk)
+        await job.once(
+            "disk",
+            lambda: self._disk_store.create(model.file_name(record), model.read_spec(record, model.DiskSpec).gib),
+        )
+        await self._attach_disk(job, disk)
 
-    async def _attach_disk(self, job: Job) -> None:
-        await self._attach(job, str(job.args["disk"]))
-
-    async def _attach(self, job: Job, disk: str) -> None:
-        if vm_seen(job.claim.object).machine:
+    async def _attach_disk(self, job: Job, disk: str = "") -> None:
+        if model.vm_seen(job.claim.object).machine:
             node, key = await self._node_and_machine(job)
-            await node.attach(key, self._attached_disk(await self._disk(job.ns, disk)))
+            await node.attach(key, self._attached_disk(await self._disk(job.ns, disk or str(job.args["disk"]))))
 
     async def _detach_disk(self, job: Job) -> None:
-        if vm_seen(job.claim.object).machine:
+        if model.vm_seen(job.claim.object).machine:
             node, key = await self._node_and_machine(job)
             await node.detach(key, self._attached_disk(await self._disk(job.ns, str(job.args["disk"]))))
 
     # --- removal -----------------------------------------------------------------------------------------------------
 
-    async def _restore(self, job: Job) -> None:
-        """Do nothing: the files of its disks have stayed."""
-
     async def _destroy(self, job: Job) -> None:
         """Stop, delete, destroy: each step is checkpointed, so that a crash goes on with the right one."""
-        seen = vm_seen(job.claim.object)
+        seen = model.vm_seen(job.claim.object)
         await self._step(job, "stop", lambda: self._nodes.stop_machine(job.ns, seen))
         await self._step(job, "delete", lambda: self._nodes.stop_stale(job.ns, seen))
         await self._step(job, "destroy", lambda: self._remove_disks(job.ns, seen))
@@ -201,32 +195,41 @@ class OvcVmHandlers:
 
         await job.once(step, reported)
 
-    async def _remove_disks(self, ns: str, seen: OvcVmSeen) -> None:
+    async def _remove_disks(self, ns: str, seen: model.OvcVmSeen) -> None:
         for name in await self._disk_files(ns, seen):
             await self._disk_store.remove(name)
 
     # --- migration ---------------------------------------------------------------------------------------------------
 
     async def _migrate(self, job: Job) -> Ending:
-        seen = vm_seen(job.claim.object)
+        seen = model.vm_seen(job.claim.object)
         if job.origin == OvcVmState.HALTED:
             return Ending()  # without power only its record moves
         source, target, machine = await self._ends_of_move(job, seen)
         try:
-            await source.move(seen.machine, target, machine, _progress_reporter(job))
+            reported = 0.0
+
+            async def report(done: int, total: int) -> None:
+                nonlocal reported
+                share = done / total if total else 1.0
+                if share >= reported + PROGRESS_STEP:
+                    reported = share
+                    await job.progress("moving", done, total)
+
+            await source.move(seen.machine, target, machine, report)
         except Permanent as error:
             await job.progress("stopping the move")  # raises if another worker has taken the operation over
             return await self._stop_migration(job, str(error))
         return Ending()
 
-    async def _ends_of_move(self, job: Job, seen: OvcVmSeen) -> tuple[Hypervisor, Hypervisor, NodeMachine]:
+    async def _ends_of_move(self, job: Job, seen: model.OvcVmSeen) -> tuple[Hypervisor, Hypervisor, NodeMachine]:
         """Return the node that a VM leaves, the node that it moves to, and the machine that it becomes there."""
         source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
-        return source, target, await self._machine(job, seen, machine_key(job.object, job.key.id))
+        return source, target, await self._machine(job, seen, model.machine_key(job.object, job.key.id))
 
     async def _stop_migration(self, job: Job, why: str) -> Ending:
         """Stop a migration; it may have succeeded after all."""
-        seen = vm_seen(job.claim.object)
+        seen = model.vm_seen(job.claim.object)
         source, target, machine = await self._ends_of_move(job, seen)
         if await source.stop_moving(seen.machine, target, machine) and await source.has_moved(
             seen.machine, target, machine
@@ -236,7 +239,7 @@ class OvcVmHandlers:
 
     async def _observe_move(self, job: Job) -> ObservedOutcome | Ending:
         """Observe whether a VM has moved; if the operation ends with this observation, stop the migration."""
-        seen, work = vm_seen(job.claim.object), job.claim.work
+        seen, work = model.vm_seen(job.claim.object), job.claim.work
         if job.origin == OvcVmState.HALTED:
             return ObservedOutcome.DONE
         source, target, machine = await self._ends_of_move(job, seen)
@@ -251,7 +254,7 @@ class OvcVmHandlers:
     # --- observation -------------------------------------------------------------------------------------------------
 
     async def _observe(self, job: Job) -> ObservedOutcome:
-        seen = vm_seen(job.claim.object)
+        seen = model.vm_seen(job.claim.object)
         if job.action in ("add disk", "attach disk", "detach disk"):
             return await self._observe_disk(job, seen)
         if job.action in ("reboot", "reset"):
@@ -262,12 +265,20 @@ class OvcVmHandlers:
                 await placed_power(self._nodes, seen.node, seen.machine, job), EXPECTED_POWER[job.action]
             )
         if job.action == "destroy":
-            return await self._observe_destroyed(job, seen)
+            # Observe whether nothing is left; NOT_DONE only if the machine and all files are still there.
+            judged = judge_power(await placed_power(self._nodes, seen.node, seen.machine, job), Power.OFF)
+            if judged is not ObservedOutcome.DONE:
+                return judged
+            kept = await self._disk_files(job.ns, seen)
+            left = [name for name in kept if await self._disk_store.exists(name)]
+            if not left and not seen.stale_machines:
+                return ObservedOutcome.DONE
+            return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
         return ObservedOutcome.NOT_DONE if job.action == "restore" else ObservedOutcome.REPEATABLE
 
-    async def _observe_disk(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
+    async def _observe_disk(self, job: Job, seen: model.OvcVmSeen) -> ObservedOutcome:
         adds = job.action == "add disk"
-        id_ = added_disk_id(job.key.id) if adds else str(job.args["disk"])
+        id_ = model.added_disk_id(job.key.id) if adds else str(job.args["disk"])
         there = not adds or await self._disk_store.exists(await self._file_name(job.ns, id_))
         if adds and not (seen.machine and there):
             return ObservedOutcome.DONE if there else ObservedOutcome.NOT_DONE
@@ -277,38 +288,8 @@ class OvcVmHandlers:
         has = await node.has_disk(seen.machine, self._attached_disk(disk))
         return ObservedOutcome.DONE if has == (job.action != "detach disk") else ObservedOutcome.NOT_DONE
 
-    async def _observe_destroyed(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
-        """Observe whether nothing is left; NOT_DONE only if the machine and all files are still there."""
-        judged = judge_power(await placed_power(self._nodes, seen.node, seen.machine, job), Power.OFF)
-        if judged is not ObservedOutcome.DONE:
-            return judged
-        kept = await self._disk_files(job.ns, seen)
-        left = [name for name in kept if await self._disk_store.exists(name)]
-        if not left and not seen.stale_machines:
-            return ObservedOutcome.DONE
-        return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
-
-
-def _is_attached(disk: Object) -> bool:
-    """Tell whether a disk of a VM is attached to its machine; one that is destroyed out of the recycle bin is not."""
-    return disk.state in ATTACHED_STATES or (disk.state == DiskState.DESTROYING and disk_seen(disk).bin is None)
-
-
-def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:
-    """Return a callback that reports the progress of a migration, about every PROGRESS_STEP."""
-    reported = 0.0
-
-    async def report(done: int, total: int) -> None:
-        nonlocal reported
-        share = done / total if total else 1.0
-        if share >= reported + PROGRESS_STEP:
-            reported = share
-            await job.progress("moving", done, total)
-
-    return report
-
 
 def route_of(vm: Object, _action: str) -> Route:
     """Return the lane of a VM's node, whose limit can be set."""
-    node = vm_seen(vm).node
+    node = model.vm_seen(vm).node
     return Route("", f"{LANE_PREFIX}{node}") if node else Route()

@@ -69,7 +69,9 @@ class NodeHandlers:
         stopped = {
             id_: departed for id_, departed in node_seen(job.claim.object).away.items() if departed.how == "stop"
         }
-        moved = await self._run_on_all(job, "migrate", self._is_present, lambda vm: _request(job, vm, "migrate"))
+        moved = await self._run_on_all(
+            job, "migrate", lambda vm: vm.state not in ABSENT_STATES, lambda vm: _request(job, vm, "migrate")
+        )
         failed = moved.failed or await self._power_back(job, stopped, "") or await self._firewalls_away(job)
         return _report_ending(NodeReport("decommission", tuple(moved.done), failed))
 
@@ -98,12 +100,6 @@ class NodeHandlers:
             job, "return", elsewhere, lambda vm: _request(job, vm, "migrate", node=job.object), everywhere=True
         )
         stopped = {id_: departed for id_, departed in away.items() if departed.how == "stop"}
-        failed = returned.failed | await self._firewalls_back(job) | await self._power_back(job, stopped, job.object)
-        done = tuple(id_ for id_ in away if id_ not in failed)
-        return Ending(result=to_json(NodeFacts(NodeReport("enable", done, failed))))
-
-    async def _firewalls_back(self, job: Job) -> dict[str, str]:
-        """Start the firewalls that waited for a node."""
         back = await self._run_on_all(
             job,
             "firewalls",
@@ -112,7 +108,9 @@ class NodeHandlers:
             kind=CLOUDSPACE.kind,
             everywhere=True,
         )
-        return back.failed
+        failed = returned.failed | back.failed | await self._power_back(job, stopped, job.object)
+        done = tuple(id_ for id_ in away if id_ not in failed)
+        return Ending(result=to_json(NodeFacts(NodeReport("enable", done, failed))))
 
     async def _power_back(self, job: Job, stopped: dict[str, DepartedVm], node: str) -> dict[str, str]:
         """Start VMs that maintenance had stopped; pause those again that were paused."""
@@ -139,9 +137,6 @@ class NodeHandlers:
     def _has_power(self, vm: Object) -> bool:
         return vm.state in POWERED_STATES or vm.op is not None
 
-    def _is_present(self, vm: Object) -> bool:
-        return vm.state not in ABSENT_STATES
-
     async def _run_on_all(
         self,
         job: Job,
@@ -152,15 +147,15 @@ class NodeHandlers:
         kind: str = VM.kind,
         everywhere: bool = False,
     ) -> FanOutResult:
+        """Run an action on the objects on the node or on their way to it; with `everywhere`, of the namespace."""
+
         async def left() -> Sequence[Object]:
-            return [record for record in await self._list(job, kind, everywhere=everywhere) if concerned(record)]
+            records = list_all(self._nodes.reader, Selector(job.ns, kind))
+            return [
+                record async for record in records if (everywhere or _is_on(record, job.object)) and concerned(record)
+            ]
 
         return await run_on_all(job, step, FanOut(left, ask, MAX_MOVE_TRIES), self._nodes.reader)
-
-    async def _list(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
-        """Return the objects on the node or on their way to it; with `everywhere`, all of the namespace."""
-        chosen = list_all(self._nodes.reader, Selector(job.ns, kind))
-        return [record async for record in chosen if everywhere or _is_on(record, job.object)]
 
 
 def _is_on(record: Object, node: str) -> bool:

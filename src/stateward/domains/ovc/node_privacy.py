@@ -67,7 +67,9 @@ def _hiding(run: Run, nodes: NodeRegistry) -> Run:
             if isinstance(error, StatewardError) and not isinstance(error, WorkError):
                 raise  # not an error of the work
             original = str(error)
-            text = await _without_nodes(job.ns, original, nodes)
+            text = nodes.without_folders(original)
+            async for node in list_all(nodes.reader, Selector(job.ns, NODE.kind)):
+                text = text.replace(file_name(node), "its node").replace(node.id, "its node")
             if text == original:
                 raise
             log.warning("operation %s on %s failed at its node: %s", job.key.id, job.object, original)
@@ -76,10 +78,3 @@ def _hiding(run: Run, nodes: NodeRegistry) -> Run:
             raise (Unknown if isinstance(error, UNCLEAR_ERRORS) else Permanent)(text) from error
 
     return anonymous
-
-
-async def _without_nodes(ns: str, text: str, nodes: NodeRegistry) -> str:
-    text = nodes.without_folders(text)
-    async for node in list_all(nodes.reader, Selector(ns, NODE.kind)):
-        text = text.replace(file_name(node), "its node").replace(node.id, "its node")
-    return text

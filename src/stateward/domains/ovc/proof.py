@@ -77,8 +77,10 @@ def run_until_deadline(run: Run, look: Observe) -> Run:
     """Return a handler that observes the outcome when its time is nearly over."""
 
     async def bounded(job: Job) -> Any:  # noqa: ANN401 - what the work returns
+        within = job.claim.operation.within
+        time_left_s = max(0.0, min(job.time_left_s, within) - within * OBSERVE_SHARE)
         try:
-            async with asyncio.timeout(_time_left_s(job)) as limit:
+            async with asyncio.timeout(time_left_s) as limit:
                 return await run(job)
         except TimeoutError:
             if not limit.expired():
@@ -89,12 +91,7 @@ def run_until_deadline(run: Run, look: Observe) -> Run:
             return replace(seen, actor=HEALER)
         if seen is ObservedOutcome.DONE:
             return Ending(actor=HEALER)
-        error = f"not done {job.claim.operation.within:g} s after it was begun, and found {seen}"
+        error = f"not done {within:g} s after it was begun, and found {seen}"
         return Ending(FAILED, HEALER, error=error)
 
     return bounded
-
-
-def _time_left_s(job: Job) -> float:
-    within = job.claim.operation.within
-    return max(0.0, min(job.time_left_s, within) - within * OBSERVE_SHARE)

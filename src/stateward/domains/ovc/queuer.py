@@ -17,7 +17,7 @@ from stateward.engine import Engine, NotFound
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object, Operation
+from stateward.store.records import Key, Operation
 
 KINDS = frozenset(lifecycle.kind for lifecycle in LIFECYCLES)
 DRAIN_POLL_S = 0.05
@@ -59,7 +59,14 @@ class Queuer:
 
     async def terminate(self, ns: str) -> int:
         """Stop all queues of a namespace; returns their number when all are drained."""
-        closed = await self._engine.store.transact(lambda tx: _close_all(tx, ns))
+
+        async def close_all(tx: Tx) -> list[str]:
+            moving = await tx.select(Selector(ns, states=TRANSITION_STATES))
+            at_rest = await tx.select(Selector(ns, "ovc.vm"))  # a migration does not change the state
+            keys = {Key(record.ns, record.queue) for record in (*moving, *at_rest) if record.kind in KINDS}
+            return await _close(tx, sorted(keys))
+
+        closed = await self._engine.store.transact(close_all)
         await asyncio.gather(*(self._wait_until_drained(ns, id_) for id_ in closed))
         return len(closed)
 
@@ -78,14 +85,3 @@ async def _close(tx: Tx, keys: Sequence[Key]) -> list[str]:
         update_seen(uow, record, replace(read_seen(record), closing=True))
     await uow.apply()
     return [record.id for record in closed]
-
-
-async def _close_all(tx: Tx, ns: str) -> list[str]:
-    moving = await _queue_keys(tx, Selector(ns, states=TRANSITION_STATES))
-    at_rest = await _queue_keys(tx, Selector(ns, "ovc.vm"))  # a migration does not change the state
-    return await _close(tx, sorted(moving | at_rest))
-
-
-async def _queue_keys(tx: Tx, chosen: Selector) -> set[Key]:
-    records: list[Object] = await tx.select(chosen)
-    return {Key(record.ns, record.queue) for record in records if record.kind in KINDS}

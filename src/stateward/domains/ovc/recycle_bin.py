@@ -4,20 +4,10 @@ An object that was deleted with its parent has no timer while the parent is in t
 both. So a restore of the parent brings back exactly the objects that were deleted with it.
 """
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
+from stateward.domains.ovc import model
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
-from stateward.domains.ovc.model import (
-    RETENTION_S,
-    SPECS,
-    TRANSITION_STATES,
-    AccountSpec,
-    BinEntry,
-    read_seen,
-    read_spec,
-)
 from stateward.domains.ovc.object_updates import update_seen
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
@@ -37,37 +27,39 @@ def bin_timer_key(record: Object) -> Key:
     return Key(record.ns, f"bin {record.id}")
 
 
-def bin_timer(record: Object, due: float) -> Timer:
-    """Return the timer that destroys an object in the bin."""
-    return Timer(record.ns, bin_timer_key(record).id, due, TIMER_RANKS[record.kind], record.id, "destroy", "[]", "{}")
-
-
 async def update_bin_entry(uow: UnitOfWork, record: Object) -> None:
     """Add or remove the bin entry of an object, by the stable state that it has reached; its children follow.
 
     An object in transition is skipped: a hidden operation on it has ended, and its delete, which has added the entry
     already, runs next.
     """
-    if record.kind not in TIMER_RANKS or record.state in TRANSITION_STATES:
+    if record.kind not in TIMER_RANKS or record.state in model.TRANSITION_STATES:
         return
-    stay = read_seen(record).bin
+    stay = model.read_seen(record).bin
     if record.state in BIN_STATES:
         if stay is None:
-            stay = BinEntry(uow.now)
-            update_seen(uow, record, replace(read_seen(record), bin=stay))
+            stay = model.BinEntry(uow.now)
+            update_seen(uow, record, replace(model.read_seen(record), bin=stay))
         await _set_bin_timer(uow, record, stay)
     elif stay is not None:
-        update_seen(uow, record, replace(read_seen(record), bin=None))
+        update_seen(uow, record, replace(model.read_seen(record), bin=None))
         _replace_timer(uow, record, None)
     if record.kind in CONTAINERS:
-        await _update_children(uow, record)
+        below = await uow.select(Selector(record.ns, parent=record.id, states=BIN_STATES))
+        for child, entry in [(child, model.read_seen(child).bin) for child in below]:
+            if entry is not None and entry.along == record.id:
+                await _set_bin_timer(uow, child, entry)
 
 
-async def _set_bin_timer(uow: UnitOfWork, record: Object, stay: BinEntry) -> None:
-    if stay.along and await _parent_handles(uow, Key(record.ns, stay.along)):
-        _replace_timer(uow, record, None)
-    else:
-        _replace_timer(uow, record, stay.since + await retention_of(uow, record))
+async def _set_bin_timer(uow: UnitOfWork, record: Object, stay: model.BinEntry) -> None:
+    """Set the timer of an object in the bin, unless that of the parent that it was deleted with also stands for it."""
+    if stay.along:
+        await uow.load([Key(record.ns, stay.along)])
+        parent = uow.objects.get(Key(record.ns, stay.along))
+        if parent is not None and not parent.removed and parent.state in PARENT_BIN_STATES:
+            _replace_timer(uow, record, None)
+            return
+    _replace_timer(uow, record, stay.since + await retention_of(uow, record))
 
 
 def _replace_timer(uow: UnitOfWork, record: Object, due: float | None) -> None:
@@ -78,34 +70,20 @@ def _replace_timer(uow: UnitOfWork, record: Object, due: float | None) -> None:
     if due is None:
         changes.timers_gone.append(key)
     else:
-        changes.timers.append(bin_timer(record, due))
-
-
-async def _parent_handles(uow: UnitOfWork, parent: Key) -> bool:
-    """Tell whether the parent's timer also stands for the child."""
-    await uow.load([parent])
-    record = uow.objects.get(parent)
-    return record is not None and not record.removed and record.state in PARENT_BIN_STATES
-
-
-async def _update_children(uow: UnitOfWork, parent: Object) -> None:
-    """Set or remove the timers of the children that were deleted with the parent."""
-    for child in await _deleted_children(uow, parent):
-        stay = read_seen(child).bin
-        assert stay is not None
-        await _set_bin_timer(uow, child, stay)
-
-
-async def _deleted_children(uow: UnitOfWork, parent: Object) -> Iterable[Object]:
-    below = await uow.select(Selector(parent.ns, parent=parent.id, states=BIN_STATES))
-    return [child for child in below if (stay := read_seen(child).bin) is not None and stay.along == parent.id]
+        changes.timers.append(
+            Timer(record.ns, bin_timer_key(record).id, due, TIMER_RANKS[record.kind], record.id, "destroy", "[]", "{}")
+        )
 
 
 async def retention_of(uow: UnitOfWork, record: Object) -> float:
     """Return the retention period of an object in seconds, from its account."""
     if record.kind == ACCOUNT.kind:
-        return read_spec(record, AccountSpec).retention
-    account = getattr(read_spec(record, SPECS[record.kind]), "account", "")
+        return model.read_spec(record, model.AccountSpec).retention
+    account = getattr(model.read_spec(record, model.SPECS[record.kind]), "account", "")
     await uow.load([Key(record.ns, account)])
     owner = uow.objects.get(Key(record.ns, account))
-    return RETENTION_S if owner is None or owner.kind != ACCOUNT.kind else read_spec(owner, AccountSpec).retention
+    return (
+        model.RETENTION_S
+        if owner is None or owner.kind != ACCOUNT.kind
+        else model.read_spec(owner, model.AccountSpec).retention
+    )

@@ -8,23 +8,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.ovc import model
 from stateward.domains.ovc.errors import NotNow, OtherAction
 from stateward.domains.ovc.guards.common_guard import STATUS_FACT
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM, NodeState
-from stateward.domains.ovc.model import (
-    HOST_DRIVERS,
-    OBJECT_TYPES,
-    AccountSpec,
-    CloudspaceSpec,
-    DiskSpec,
-    ImageSpec,
-    NodeSpec,
-    OvcOrphan,
-    OvcSpec,
-    OvcVmSpec,
-    node_seen,
-    short_kind,
-)
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.engine import Accepted, Engine, NotFound, Refused, Request
 from stateward.engine.accept.idempotency import RefusedBefore, bare_key, scope_key, was_created_by
@@ -47,13 +34,13 @@ DONE_STATES = {
 }
 """States in which repeating the action is a success."""
 
-CREATIONS: Mapping[type[OvcSpec], tuple[Lifecycle, tuple[str, ...], str]] = {
-    AccountSpec:    (ACCOUNT,    ("create",),           ""),
-    CloudspaceSpec: (CLOUDSPACE, ("define", "deploy"),  "account"),
-    OvcVmSpec:      (VM,         ("define", "deploy"),  "cloudspace"),
-    DiskSpec:       (DISK,       ("define", "create"),  "account"),
-    ImageSpec:      (IMAGE,      ("define", "create"),  "account"),
-    NodeSpec:       (NODE,       ("register",),         ""),
+CREATIONS: Mapping[type[model.OvcSpec], tuple[Lifecycle, tuple[str, ...], str]] = {
+    model.AccountSpec:    (ACCOUNT,    ("create",),           ""),
+    model.CloudspaceSpec: (CLOUDSPACE, ("define", "deploy"),  "account"),
+    model.OvcVmSpec:      (VM,         ("define", "deploy"),  "cloudspace"),
+    model.DiskSpec:       (DISK,       ("define", "create"),  "account"),
+    model.ImageSpec:      (IMAGE,      ("define", "create"),  "account"),
+    model.NodeSpec:       (NODE,       ("register",),         ""),
 }  # fmt: skip
 """The kind of a new object, its first actions, and the field of its spec that names the parent."""
 
@@ -74,7 +61,7 @@ class HealingReport(Struct, frozen=True):
 
     stuck: list[StuckWork]
     healed: list[Recovered]
-    orphans: list[tuple[str, OvcOrphan]]
+    orphans: list[tuple[str, model.OvcOrphan]]
 
 
 class Service:
@@ -87,7 +74,7 @@ class Service:
     # --- creation ----------------------------------------------------------------------------------------------------
 
     async def create(
-        self, ns: str, spec: OvcSpec, caller: OvcCaller, key: str | None = None, *, deploy: bool = True
+        self, ns: str, spec: model.OvcSpec, caller: OvcCaller, key: str | None = None, *, deploy: bool = True
     ) -> Accepted:
         """Create an object and submit its first actions in one transaction; a refusal leaves nothing.
 
@@ -95,22 +82,19 @@ class Service:
         """
         lifecycle, actions, parent = CREATIONS[type(spec)]
         key, plain = scope_key(caller.token, key), msgspec.to_builtins(spec)
-        id_ = await self._new_object_id(ns, lifecycle.kind, key, caller)
-        labels = {"name": spec.name, **({"account": spec.account} if isinstance(spec, DiskSpec) else {})}
+        if key is None:
+            id_ = f"{model.short_kind(lifecycle.kind)}-{new_id()[-12:]}"
+        else:
+            mine, before = _id_for_key(ns, lifecycle.kind, key), _id_for_key(ns, lifecycle.kind, bare_key(key))
+            former = before != mine and await was_created_by(self.engine.store.reader, Key(ns, before), caller.who)
+            id_ = before if former else mine
+        labels = {"name": spec.name, **({"account": spec.account} if isinstance(spec, model.DiskSpec) else {})}
         creates = Creation(lifecycle.kind, plain.get(parent), to_json(labels))
-        is_on_host = isinstance(spec, NodeSpec) and spec.driver in HOST_DRIVERS
+        is_on_host = isinstance(spec, model.NodeSpec) and spec.driver in model.HOST_DRIVERS
         facts = caller.facts if is_on_host else NO_FACTS
         first = self._request(ns, id_, actions[0], caller, key=key, spec=plain, creates=creates, facts=facts)
         rest = [self._request(ns, id_, action, caller, key=key) for action in actions[1:] if deploy]
         return await self.submit(first, *rest)
-
-    async def _new_object_id(self, ns: str, kind: str, key: str | None, caller: OvcCaller) -> str:
-        """Return the id of a new object; the same for the same idempotency key of a caller."""
-        if key is None:
-            return f"{short_kind(kind)}-{new_id()[-12:]}"
-        mine, before = _id_for_key(ns, kind, key), _id_for_key(ns, kind, bare_key(key))
-        former = before != mine and await was_created_by(self.engine.store.reader, Key(ns, before), caller.who)
-        return before if former else mine
 
     def _request(self, ns: str, id_: str, action: str, caller: OvcCaller, **how: Any) -> Request:  # noqa: ANN401 - as engine
         key = how.pop("key", None)
@@ -138,9 +122,14 @@ class Service:
         try:
             return await self.submit(self._request(ns, id_, action, caller, args=args or {}, facts=facts, key=key))
         except (Refused, RefusedBefore) as refused:
-            state = _refusing_state(refused)
+            # the state in which the table refused it, now or earlier for the same key
+            state: str | None = None
+            if isinstance(refused, Refused):
+                state = refused.refusal.state.word
+            elif refused.refusal.error == Refused.__name__:
+                state = refused.refusal.state
             if status is not None and state not in (None, status):
-                raise OtherAction(kind=short_kind(kind), id=id_, state=str(state), status=status) from refused
+                raise OtherAction(kind=model.short_kind(kind), id=id_, state=str(state), status=status) from refused
             if state in DONE_STATES.get(action, ()):
                 return Accepted(await self.engine.record(ns, id_), None, again=True)
             raise
@@ -166,7 +155,7 @@ class Service:
 
         The object must have the first status; otherwise another action is happening, and the request is refused.
         """
-        lifecycle = OBJECT_TYPES[object_type]
+        lifecycle = model.OBJECT_TYPES[object_type]
         begins = [
             transition
             for transition in lifecycle.allowed[lifecycle.state(status)]
@@ -198,17 +187,13 @@ class Service:
         settled = sorted([*healed, *await self._observed_changes(ns, since, disclosure)], key=lambda entry: entry.at)
         stuck = [entry for entry in await self.engine.stuck(namespaces=[ns]) if entry.kind in KINDS]
         shown = [entry for entry in stuck if not disclosure.hides_action(entry.kind, entry.action)]
-        return HealingReport(shown, settled, await self._orphans(ns))
-
-    async def _orphans(self, ns: str) -> list[tuple[str, OvcOrphan]]:
-        """Return the orphans of a namespace, by node."""
-        nodes = list_all(self.engine.store.reader, Selector(ns, NODE.kind))
-        return [
+        orphans = [
             (node.id, orphan)
-            async for node in nodes
+            async for node in list_all(self.engine.store.reader, Selector(ns, NODE.kind))
             if node.state != NodeState.DECOMMISSIONED
-            for orphan in node_seen(node).orphans
+            for orphan in model.node_seen(node).orphans
         ]
+        return HealingReport(shown, settled, orphans)
 
     async def _observed_changes(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
         """Return the changes that drift detection made."""
@@ -223,13 +208,6 @@ class Service:
         ]
 
 
-def _refusing_state(refused: Refused | RefusedBefore) -> str | None:
-    """Return the state in which the table refused an action, now or earlier for the same key; None if there is none."""
-    if isinstance(refused, Refused):
-        return refused.refusal.state.word
-    return refused.refusal.state if refused.refusal.error == Refused.__name__ else None
-
-
 def _id_for_key(ns: str, kind: str, key: str) -> str:
     """Return the id of the object that an idempotency key creates."""
-    return f"{short_kind(kind)}-{blake2b(f'{ns}/{kind}/{key}'.encode(), digest_size=6).hexdigest()}"
+    return f"{model.short_kind(kind)}-{blake2b(f'{ns}/{kind}/{key}'.encode(), digest_size=6).hexdigest()}"

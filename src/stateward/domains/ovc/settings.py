@@ -67,21 +67,18 @@ def with_timeouts(timeouts: dict[str, float]) -> dict[str, Lifecycle]:
     for name in timeouts:
         if name not in known_names:
             raise UnknownName("transition", name, sorted(known_names))
-    return {lifecycle.kind: _with_timeouts(lifecycle, timeouts) for lifecycle in LIFECYCLES}
-
-
-def _with_timeouts(lifecycle: Lifecycle, timeouts: dict[str, float]) -> Lifecycle:
-    ours = {name.partition(".")[2]: within for name, within in timeouts.items() if _is_of(name, lifecycle)}
-    if not ours:
-        return lifecycle
-    rows = tuple(replace(row, within=ours.get(_transition_name(row), row.within)) for row in lifecycle.declaration.rows)
-    return Lifecycle(replace(lifecycle.declaration, rows=rows))
+    by_kind = {lifecycle.kind: lifecycle for lifecycle in LIFECYCLES}
+    for kind, lifecycle in by_kind.items():
+        start = f"{short_kind(kind)}."
+        ours = {name.removeprefix(start): within for name, within in timeouts.items() if name.startswith(start)}
+        if ours:
+            rows = tuple(
+                replace(row, within=ours.get(_transition_name(row), row.within)) for row in lifecycle.declaration.rows
+            )
+            by_kind[kind] = Lifecycle(replace(lifecycle.declaration, rows=rows))
+    return by_kind
 
 
 def _transition_name(row: Row) -> str:
     """Return the name of a transition: its state, or its action if it has no state."""
     return row.event if row.via is None else row.via.word
-
-
-def _is_of(name: str, lifecycle: Lifecycle) -> bool:
-    return name.partition(".")[0] == short_kind(lifecycle.kind)

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.address_claims import lock_claims, peek_claims
 from stateward.domains.systems.addresses import held_ports
-from stateward.domains.systems.backends.local.launch import is_port_taken
 from stateward.domains.systems.backends.names import SIMULATED
 from stateward.domains.systems.lifecycle import DEPLOY
 from stateward.domains.systems.model import ChangeSpec, DesiredService, DesiredTree, spec_of, system_spec
@@ -28,6 +27,7 @@ from stateward.errors import BadInput
 from stateward.locks.paths import parse_path
 from stateward.naming import port_ranges
 from stateward.store.records import Key, Object
+from stateward.workloads.host_ports import is_port_taken
 
 KERNEL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 BATCH_SIZE = 64

@@ -5,7 +5,7 @@ one. The sum is taken in the transaction that accepts a deploy, with the deploys
 of the namespace's quota, so that two deploys cannot exceed a limit together.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -20,11 +20,12 @@ from stateward.errors import BadInput
 from stateward.locks.paths import Path, parse_path
 from stateward.store.filters import Selector
 from stateward.store.port import Store, Tx
-from stateward.store.records import Key
+from stateward.store.records import Key, Object
 
 INSTANCES = "systems.instance"
 """The name of instances in a quota, where the other names are kinds."""
 
+PARTS = (SERVICE.kind, JOB.kind)
 OPEN_DEPLOYS = tuple(state.word for state in OPEN_DEPLOY)
 
 
@@ -91,8 +92,8 @@ async def check_instances(
     """
     sizes, top = _wanted_sizes(wanted), parse_path(path)
     present = await _present_sizes(uow, system.ns, deploy)
-    replaced = {key for key in present if key[0] == system.id and parse_path(key[1])[: len(top)] == top}
-    added = sum(sizes.values()) - sum(present[key] for key in replaced)
+    replaced = sum(size for (owner, at), size in present.items() if owner == system.id and at[: len(top)] == top)
+    added = sum(sizes.values()) - replaced
     if added <= 0:
         return
     in_system = sum(size for (owner, _), size in present.items() if owner == system.id) + added
@@ -135,22 +136,50 @@ def _require_room(
     raise BadInput(field, sizes[path], allowed)
 
 
-async def _present_sizes(uow: UnitOfWork, ns: str, deploy: str) -> dict[tuple[str, str], int]:
-    """Return what the services and jobs of a namespace count as, by system and path.
+Sizes = dict[tuple[str, Path], int]
+"""What services and jobs count as, by system and path."""
 
+
+class StoredSizes(Struct):
+    """What a transaction has read: the services and jobs of a namespace, and those of its open deploys."""
+
+    parts: Sizes = {}
+    deploys: dict[str, Sizes] = {}
+
+    def add(self, record: Object) -> None:
+        """Add a record, or take out one that was removed or has ended."""
+        system, ended = system_of(record.id), record.removed or record.state not in OPEN_DEPLOYS
+        if record.kind == DEPLOY.kind and ended:
+            self.deploys.pop(record.id, None)
+        elif record.kind == DEPLOY.kind:
+            trees = _counted(record.spec).picture.sizes().items()
+            self.deploys[record.id] = {(system, parse_path(path)): size for path, size in trees}
+        elif record.kind in PARTS and record.removed:
+            self.parts.pop((system, path_of(record.id)), None)
+        elif record.kind in PARTS:
+            self.parts[system, path_of(record.id)] = _counted(record.spec).size
+
+
+async def _present_sizes(uow: UnitOfWork, ns: str, deploy: str) -> Sizes:
+    """Return what the services and jobs of a namespace count as.
+
+    What is stored is read once in a transaction, which may accept many deploys; then its own changes count, too.
     Deploys are read first: one that ends meanwhile has created its services before.
     """
-    sizes: dict[tuple[str, str], int] = {}
-    changes = await uow.peek_selected(Selector(ns, DEPLOY.kind, states=OPEN_DEPLOYS))
-    parts = [part for kind in (SERVICE.kind, JOB.kind) for part in await uow.peek_selected(Selector(ns, kind))]
-    counted: Iterator[tuple[tuple[str, str], int]] = (
-        ((system_of(part.id), str(path_of(part.id))), _counted(part.spec).size) for part in parts
-    )
-    sizes.update(counted)
-    for change in changes:
-        for path, size in _counted(change.spec).picture.sizes().items() if change.id != deploy else ():
-            key = (system_of(change.id), str(Path(parse_path(path))))
-            sizes[key] = max(size, sizes.get(key, 0))
+    stored = uow.counted.get((INSTANCES, ns))
+    if not isinstance(stored, StoredSizes):
+        stored = uow.counted[INSTANCES, ns] = StoredSizes()
+        for kind, states in ((DEPLOY.kind, OPEN_DEPLOYS), (SERVICE.kind, None), (JOB.kind, None)):
+            for record in await uow.peek_selected(Selector(ns, kind, states=states)):
+                stored.add(record)
+    own = StoredSizes(dict(stored.parts), dict(stored.deploys))
+    for record in uow.objects.values():
+        if record.ns == ns:
+            own.add(record)
+    sizes = own.parts
+    for id_, trees in own.deploys.items():
+        if id_ != deploy:
+            sizes.update((part, max(size, sizes.get(part, 0))) for part, size in trees.items())
     return sizes
 
 

@@ -3,16 +3,7 @@
 from typing import Any
 
 from stateward.drivers.aws.sdk import CREDENTIAL_ERRORS, NEVER_SENT, ClientError, ParamValidationError
-from stateward.drivers.cloud.errors import (
-    REJECTED,
-    CloudCallFailed,
-    ErrorTable,
-    NoRefusal,
-    first_line,
-    not_answered,
-    not_connected,
-    retry_after_s,
-)
+from stateward.drivers.cloud import errors
 from stateward.drivers.port import RefusalReason
 
 THROTTLING = (
@@ -53,10 +44,10 @@ NOT_ALLOWED = (
     "PendingVerification",
     "UnauthorizedOperation",
 )
-TABLE = ErrorTable(
+TABLE = errors.ErrorTable(
     codes={
-        **dict.fromkeys(THROTTLING, NoRefusal.THROTTLED),
-        **dict.fromkeys(SERVER_ERRORS, NoRefusal.UNKNOWN),
+        **dict.fromkeys(THROTTLING, errors.NoRefusal.THROTTLED),
+        **dict.fromkeys(SERVER_ERRORS, errors.NoRefusal.UNKNOWN),
         **dict.fromkeys((*STALE_CREDENTIAL, *NOT_ALLOWED), RefusalReason.AUTH),
         "DependencyViolation": RefusalReason.IN_USE,
         "IdempotentInstanceTerminated": RefusalReason.CONFLICT,
@@ -81,20 +72,20 @@ def is_read_only(call: str) -> bool:
     return call.startswith("describe_")
 
 
-def classify_error(call: str, error: Exception) -> CloudCallFailed:
+def classify_error(call: str, error: Exception) -> errors.CloudCallFailed:
     """Return the failure that an error of the SDK means."""
     if isinstance(error, ClientError):
         return classify_answer(call, error.response)
     if isinstance(error, (*CREDENTIAL_ERRORS, ParamValidationError)):
-        return not_connected(call, error, CREDENTIAL_ERRORS)
-    return not_answered(call, error, is_harmless=is_read_only(call) or isinstance(error, NEVER_SENT))
+        return errors.not_connected(call, error, CREDENTIAL_ERRORS)
+    return errors.not_answered(call, error, is_harmless=is_read_only(call) or isinstance(error, NEVER_SENT))
 
 
-def classify_answer(call: str, answer: dict[str, Any]) -> CloudCallFailed:
+def classify_answer(call: str, answer: dict[str, Any]) -> errors.CloudCallFailed:
     """Return the failure that an answer with an error means."""
     error, metadata = answer.get("Error", {}), answer.get("ResponseMetadata", {})
     code, status = str(error.get("Code", "")), int(metadata.get("HTTPStatusCode", 0))
-    text = f"{code}: {first_line(str(error.get('Message', '')))}"
-    after = retry_after_s(metadata.get("HTTPHeaders", {}))
+    text = f"{code}: {errors.first_line(str(error.get('Message', '')))}"
+    after = errors.retry_after_s(metadata.get("HTTPHeaders", {}))
     outcome = TABLE.outcome(status, code, text, reads=is_read_only(call), retry_after_s=after)
-    return CloudCallFailed(call, code, outcome, REJECTED if code in STALE_CREDENTIAL else status)
+    return errors.CloudCallFailed(call, code, outcome, errors.REJECTED if code in STALE_CREDENTIAL else status)

@@ -38,7 +38,10 @@ async def describe_unmarked(calls: Ec2Client) -> FoundMachines:
 
 def key_filter(keys: Sequence[str]) -> dict[str, object]:
     """Return the filter for everything that carries one of these keys."""
-    return {"Name": f"tag:{KEY_TAG}", "Values": [_literal(key) for key in keys]}
+    return {
+        "Name": f"tag:{KEY_TAG}",
+        "Values": [key.replace("\\", "\\\\").replace("*", "\\*").replace("?", "\\?") for key in keys],
+    }
 
 
 async def _pages(calls: Ec2Client, filtered: Mapping[str, object] | None) -> FoundMachines:
@@ -56,8 +59,3 @@ async def _pages(calls: Ec2Client, filtered: Mapping[str, object] | None) -> Fou
     except CloudCallFailed as failed:
         return FoundMachines(list(seen.values()), failed)
     return FoundMachines(list(seen.values()))
-
-
-def _literal(value: str) -> str:
-    """Escape a value, so that EC2 does not read it as a pattern."""
-    return value.replace("\\", "\\\\").replace("*", "\\*").replace("?", "\\?")

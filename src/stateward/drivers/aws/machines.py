@@ -8,23 +8,13 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 
+from stateward.drivers import port
 from stateward.drivers.aws.client import Ec2Client
 from stateward.drivers.aws.images import Ec2Image, Ec2Images
 from stateward.drivers.aws.listing import describe_instances
 from stateward.drivers.aws.states import ACTION_CALLS, already_done_ids, launch_parameters, observation
 from stateward.drivers.cloud.errors import CloudCallFailed, found_or_none
 from stateward.drivers.cloud.machines import GONE, KEY_TAG, CloudMachines, Remembered, each_outcome, existing_outcome
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    MachineAction,
-    MachineHandle,
-    MachineSpec,
-    Observation,
-    Outcome,
-    RefusalReason,
-)
 
 MAX_BULK = 100
 
@@ -36,7 +26,7 @@ class Ec2Machines(CloudMachines):
         self._calls, self._images, self._zone = calls, images, zone
         self._rebooted = Remembered[str]()
 
-    async def create(self, wanted: Mapping[str, MachineSpec]) -> Mapping[str, Outcome]:
+    async def create(self, wanted: Mapping[str, port.MachineSpec]) -> Mapping[str, port.Outcome]:
         """Create machines, after a search for their keys: EC2 forgets client tokens after a while, but not tags."""
         seen = await describe_instances(self._calls, wanted)
         if seen.failed is not None:
@@ -47,19 +37,19 @@ class Ec2Machines(CloudMachines):
         )
         return {**made, **{key: existing_outcome(machine) for key, machine in present.items()}}
 
-    async def _create(self, machine_spec: MachineSpec) -> Outcome:
+    async def _create(self, machine_spec: port.MachineSpec) -> port.Outcome:
         image = await self._image(machine_spec)
         parameters = launch_parameters(machine_spec, image.native_id, image.root_device, self._zone)
         made = await self._calls.call("run_instances", **parameters)
-        return CallAccepted(machine_spec.key, made["Instances"][0]["InstanceId"])
+        return port.CallAccepted(machine_spec.key, made["Instances"][0]["InstanceId"])
 
-    async def _image(self, machine_spec: MachineSpec) -> Ec2Image:
+    async def _image(self, machine_spec: port.MachineSpec) -> Ec2Image:
         """Return the image; it is looked up only if more than its id is needed."""
         if machine_spec.image.startswith("ami-") and machine_spec.disk_gib is None:
             return Ec2Image(machine_spec.image, "", "")
         return await self._images.image(machine_spec.image)
 
-    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
+    async def act(self, action: port.MachineAction, handles: Sequence[port.MachineHandle]) -> Sequence[port.Outcome]:
         """Carry out an action on machines; one outcome for each, in order."""
         unknown = [handle.key for handle in handles if not handle.native_id]
         natives = (await describe_instances(self._calls, unknown)).native_ids(unknown)
@@ -75,14 +65,14 @@ class Ec2Machines(CloudMachines):
         ends = {native: end for each in done for native, end in each.items()}
         return [self._outcome(action, handle, known[handle], ends) for handle in handles]
 
-    async def _portion(self, action: MachineAction, ids: Sequence[str]) -> dict[str, bool | CloudCallFailed]:
+    async def _portion(self, action: port.MachineAction, ids: Sequence[str]) -> dict[str, bool | CloudCallFailed]:
         """Carry out an action on some instances; returns for each whether it was done already, or the failure."""
         if not ids:
             return {}
         try:
             answer = await self._calls.call(ACTION_CALLS[action].call, InstanceIds=list(ids))
         except CloudCallFailed as failed:
-            if len(ids) == 1 or failed.why in (None, RefusalReason.AUTH):
+            if len(ids) == 1 or failed.why in (None, port.RefusalReason.AUTH):
                 return dict.fromkeys(ids, failed)
             bad = ids_in_text(failed.outcome.message, ids)
             if bad:
@@ -96,23 +86,25 @@ class Ec2Machines(CloudMachines):
 
     def _outcome(
         self,
-        action: MachineAction,
-        handle: MachineHandle,
+        action: port.MachineAction,
+        handle: port.MachineHandle,
         native: str | CloudCallFailed | None,
         ends: dict[str, bool | CloudCallFailed],
-    ) -> Outcome:
+    ) -> port.Outcome:
         if native is None:
-            return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}")
+            return port.CallRefused(
+                handle.key, port.RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}"
+            )
         end = native if isinstance(native, CloudCallFailed) else ends.get(native, True)
         if isinstance(end, CloudCallFailed):
             return end.outcome_for(handle.key)
         assert isinstance(native, str)
-        if action is MachineAction.REBOOT:
+        if action is port.MachineAction.REBOOT:
             self._rebooted[native] = handle.token
-        return AlreadyDone(handle.key, native) if end else CallAccepted(handle.key, native)
+        return port.AlreadyDone(handle.key, native) if end else port.CallAccepted(handle.key, native)
 
-    def _is_repeated_reboot(self, action: MachineAction, handle: MachineHandle, native: str) -> bool:
-        return action is MachineAction.REBOOT and bool(handle.token) and self._rebooted.get(native) == handle.token
+    def _is_repeated_reboot(self, action: port.MachineAction, handle: port.MachineHandle, native: str) -> bool:
+        return action is port.MachineAction.REBOOT and bool(handle.token) and self._rebooted.get(native) == handle.token
 
 
 def ids_in_text(message: str, ids: Sequence[str]) -> set[str]:
@@ -123,20 +115,24 @@ def ids_in_text(message: str, ids: Sequence[str]) -> set[str]:
 # --- adoption ---------------------------------------------------------------------------------------------------------
 
 
-async def adopt_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
+async def adopt_instance(calls: Ec2Client, handle: port.MachineHandle) -> port.Outcome:
     """Put a key on an instance that carries none; raises `CloudCallFailed`."""
     native = handle.native_id or ""
     shown = await _describe(calls, native)
     if shown is None or shown.state in GONE:
         state = "there is no machine" if shown is None else f"{shown.native_state}:"
-        return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"{state} {native}")
+        return port.CallRefused(handle.key, port.RefusalReason.NOT_FOUND, f"{state} {native}")
     if shown.key:
-        return _marked(handle, shown)
+        if shown.key == handle.key:
+            return port.AlreadyDone(handle.key, shown.native_id)
+        return port.CallRefused(
+            handle.key, port.RefusalReason.CONFLICT, f"{shown.native_id} carries another key, {shown.key!r}"
+        )
     await calls.call("create_tags", Resources=[native], Tags=[{"Key": KEY_TAG, "Value": handle.key}])
-    return CallAccepted(handle.key, native)
+    return port.CallAccepted(handle.key, native)
 
 
-async def release_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
+async def release_instance(calls: Ec2Client, handle: port.MachineHandle) -> port.Outcome:
     """Take a key off the instance that carries it; raises `CloudCallFailed`.
 
     EC2 removes a tag only if its value is the one of the call, so a known instance needs no listing: the listing may
@@ -149,19 +145,12 @@ async def release_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
             raise seen.failed
         native = next((machine.native_id for machine in seen.machines if machine.state not in GONE), None)
     if native is None:
-        return AlreadyDone(handle.key)
+        return port.AlreadyDone(handle.key)
     call = calls.call("delete_tags", Resources=[native], Tags=[{"Key": KEY_TAG, "Value": handle.key}])
-    return (AlreadyDone if await found_or_none(call) is None else CallAccepted)(handle.key, native)
+    return (port.AlreadyDone if await found_or_none(call) is None else port.CallAccepted)(handle.key, native)
 
 
-async def _describe(calls: Ec2Client, native: str) -> Observation | None:
+async def _describe(calls: Ec2Client, native: str) -> port.Observation | None:
     answer = await calls.call("describe_instances", InstanceIds=[native])
     shown = [instance for reservation in answer.get("Reservations", ()) for instance in reservation["Instances"]]
     return observation(shown[0]) if shown else None
-
-
-def _marked(handle: MachineHandle, shown: Observation) -> Outcome:
-    """Return the outcome of an adoption of an instance that carries a key."""
-    if shown.key == handle.key:
-        return AlreadyDone(handle.key, shown.native_id)
-    return CallRefused(handle.key, RefusalReason.CONFLICT, f"{shown.native_id} carries another key, {shown.key!r}")

@@ -7,6 +7,7 @@ itself.
 
 from msgspec import Struct
 
+from stateward.credential_fields import CredentialField, read_fields
 from stateward.drivers.cloud.settings import (
     HiddenCredential,
     address_parts,
@@ -14,7 +15,6 @@ from stateward.drivers.cloud.settings import (
     is_this_host,
     seconds_option,
 )
-from stateward.drivers.credential_fields import CredentialField, read_fields
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 

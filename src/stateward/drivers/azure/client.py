@@ -17,14 +17,7 @@ from stateward.drivers.azure.errors import classify_error
 from stateward.drivers.azure.names import ArmScope, provisioning_of
 from stateward.drivers.azure.sdk import SDK_ERRORS, ArmConnection, TokenFailed
 from stateward.drivers.azure.settings import AzureSettings, read_principal, read_settings
-from stateward.drivers.cloud.errors import (
-    REJECTED,
-    CloudCallFailed,
-    driver_closed,
-    found_or_none,
-    not_connected,
-    refusal,
-)
+from stateward.drivers.cloud import errors
 from stateward.drivers.port import Meter, ProviderRegion, RefusalReason, TransientFailure
 from stateward.errors import StatewardError
 
@@ -71,7 +64,7 @@ class ArmClient:
             answer = await answer.result() if polling else answer
             return bool(answer.http_response.status_code != 204)
 
-        return bool(await found_or_none(self._request(name, send)))
+        return bool(await errors.found_or_none(self._request(name, send)))
 
     async def pages(self, name: str, *args: object, **parameters: object) -> AsyncIterator[ArmAnswer]:
         """Yield the resources of a listing, one call for each page; raises as `call` does."""
@@ -94,7 +87,7 @@ class ArmClient:
 
     async def find(self, operations: str, *names: str) -> Mapping[str, Any] | None:
         """Return a resource of a group of operations, such as `network.subnets`, or None; raises `CloudCallFailed`."""
-        return await found_or_none(self.call(f"{operations}.get", *names))
+        return await errors.found_or_none(self.call(f"{operations}.get", *names))
 
     async def wait_until_provisioned(
         self, shown: Mapping[str, Any] | None, operations: str, *names: str
@@ -113,7 +106,7 @@ class ArmClient:
         if state == "Deleting":
             raise _unfinished(operations, names, "is being removed")
         text = f"{names[-1]} is {state}: remove it, and create it again"
-        raise refusal(f"{operations}.get", RefusalReason.CONFLICT, text)
+        raise errors.refusal(f"{operations}.get", RefusalReason.CONFLICT, text)
 
     async def remove(self, operations: str, *names: str, delete: str = "begin_delete") -> bool:
         """Delete a resource, and wait until it is gone; returns whether there was one."""
@@ -152,13 +145,16 @@ class ArmClient:
         async with self._slots:
             connection = self._connected(name)
             self._meter(name)
-            task = asyncio.create_task(send(_method(connection, name)))
+            member: Any = connection
+            for part in name.split("."):
+                member = getattr(member, part)
+            task = asyncio.create_task(send(member))
             self._requests[task] = connection
             try:
                 return await task
             except (*SDK_ERRORS, TokenFailed) as error:
                 failed = classify_error(name, error)
-                if failed.status == REJECTED and self._connection is connection:
+                if failed.status == errors.REJECTED and self._connection is connection:
                     self._connection = None  # the next call reads the credential again: it may have been renewed
             except asyncio.CancelledError:
                 if not self._closed or _is_cancelled():
@@ -176,7 +172,7 @@ class ArmClient:
 
     def _connected(self, name: str) -> ArmConnection:
         if self._closed:
-            raise driver_closed(name)
+            raise errors.driver_closed(name)
         if self._connection is None:
             hide: Callable[[str], str] = str
             try:
@@ -184,15 +180,8 @@ class ArmClient:
                 hide = principal.hide
                 self._connection = ArmConnection(read_settings(self._region), principal)
             except (StatewardError, ValueError) as error:
-                raise not_connected(name, error).hiding(hide) from None
+                raise errors.not_connected(name, error).hiding(hide) from None
         return self._connection
-
-
-def _method(connection: ArmConnection, name: str) -> Any:  # noqa: ANN401 - the libraries' methods have many types
-    member: Any = connection
-    for part in name.split("."):
-        member = getattr(member, part)
-    return member
 
 
 def _is_cancelled() -> bool:
@@ -200,5 +189,5 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _unfinished(operations: str, names: tuple[str, ...], problem: str) -> CloudCallFailed:
-    return CloudCallFailed(f"{operations}.get", "Unfinished", TransientFailure("", f"{names[-1]} {problem}"))
+def _unfinished(operations: str, names: tuple[str, ...], problem: str) -> errors.CloudCallFailed:
+    return errors.CloudCallFailed(f"{operations}.get", "Unfinished", TransientFailure("", f"{names[-1]} {problem}"))

@@ -7,15 +7,7 @@ from stateward.drivers.azure.sdk import (
     HttpResponseError,
     TokenFailed,
 )
-from stateward.drivers.cloud.errors import (
-    REJECTED,
-    CloudCallFailed,
-    ErrorTable,
-    NoRefusal,
-    first_line,
-    not_answered,
-    retry_after_s,
-)
+from stateward.drivers.cloud import errors
 from stateward.drivers.port import CallRefused, RefusalReason, TransientFailure
 
 NOT_DONE = (
@@ -36,9 +28,9 @@ CAPACITY = (
 NO_SUCH_SCOPE = ("ResourceGroupNotFound", "SubscriptionNotFound", "InvalidSubscriptionId")
 """The codes that say nothing about a resource: its whole scope is missing, or is not shown to this credential."""
 
-TABLE = ErrorTable(
+TABLE = errors.ErrorTable(
     codes={
-        **dict.fromkeys(NOT_DONE, NoRefusal.NOT_DONE),
+        **dict.fromkeys(NOT_DONE, errors.NoRefusal.NOT_DONE),
         **dict.fromkeys(CAPACITY, RefusalReason.CAPACITY),
         **dict.fromkeys(NO_SUCH_SCOPE, RefusalReason.INVALID),
         "AuthorizationFailed": RefusalReason.AUTH,
@@ -55,8 +47,8 @@ TABLE = ErrorTable(
         r"^\S*NotFound:": RefusalReason.NOT_FOUND,
     },
     statuses={
-        **dict.fromkeys(range(300, 400), NoRefusal.UNKNOWN),
-        REJECTED: RefusalReason.AUTH,
+        **dict.fromkeys(range(300, 400), errors.NoRefusal.UNKNOWN),
+        errors.REJECTED: RefusalReason.AUTH,
         403: RefusalReason.AUTH,
         409: RefusalReason.CONFLICT,
         412: RefusalReason.CONFLICT,
@@ -70,30 +62,27 @@ def is_read_only(call: str) -> bool:
     return call.rpartition(".")[2].startswith(("get", "list"))
 
 
-def classify_error(call: str, error: Exception) -> CloudCallFailed:
+def classify_error(call: str, error: Exception) -> errors.CloudCallFailed:
     """Return the failure that an error of the libraries means."""
     if isinstance(error, TokenFailed):
-        return _without_token(call, error)
+        cause = error.__cause__
+        status = getattr(getattr(cause, "response", None), "status_code", None) or 0
+        text = errors.first_line(f"no token: {error}")
+        if isinstance(cause, (ClientAuthenticationError, ValueError)) and status != 429 and status < 500:
+            return errors.CloudCallFailed(
+                call, type(cause).__name__, CallRefused("", RefusalReason.AUTH, text), errors.REJECTED
+            )
+        return errors.CloudCallFailed(call, type(cause).__name__, TransientFailure("", text))
     if isinstance(error, HttpResponseError) and not isinstance(error, DecodeError) and error.response is not None:
         code, message = str(getattr(error.error, "code", "") or ""), str(getattr(error.error, "message", "") or "")
-        after = retry_after_s(getattr(error.response, "headers", {}))
+        after = errors.retry_after_s(getattr(error.response, "headers", {}))
         return classify_answer(call, error.status_code or 0, code, message or str(error.reason or ""), after)
     was_never_sent = isinstance(getattr(error, "inner_exception", None) or error, NEVER_SENT)
-    return not_answered(call, error, is_harmless=is_read_only(call) or was_never_sent)
+    return errors.not_answered(call, error, is_harmless=is_read_only(call) or was_never_sent)
 
 
-def classify_answer(call: str, status: int, code: str, message: str, after: float | None) -> CloudCallFailed:
+def classify_answer(call: str, status: int, code: str, message: str, after: float | None) -> errors.CloudCallFailed:
     """Return the failure that an answer with an error means."""
-    text = f"{code or status}: {first_line(message)}"
+    text = f"{code or status}: {errors.first_line(message)}"
     outcome = TABLE.outcome(status, code, text, reads=is_read_only(call), retry_after_s=after)
-    return CloudCallFailed(call, code, outcome, status)
-
-
-def _without_token(call: str, error: TokenFailed) -> CloudCallFailed:
-    """Return the failure of a call that was not sent, because its token could not be fetched."""
-    cause = error.__cause__
-    status = getattr(getattr(cause, "response", None), "status_code", None) or 0
-    text = first_line(f"no token: {error}")
-    if isinstance(cause, (ClientAuthenticationError, ValueError)) and status != 429 and status < 500:
-        return CloudCallFailed(call, type(cause).__name__, CallRefused("", RefusalReason.AUTH, text), REJECTED)
-    return CloudCallFailed(call, type(cause).__name__, TransientFailure("", text))
+    return errors.CloudCallFailed(call, code, outcome, status)

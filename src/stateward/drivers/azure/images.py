@@ -67,7 +67,13 @@ class AzureImages(CloudImages[VmSize, str]):
 
     async def image(self, image: str) -> str:
         """Find an image, and return the processor that it is for; empty if that is not known."""
-        return await _find_architecture(self._calls, image)
+        reference = image_reference(image)
+        if "publisher" in reference:
+            return await _marketplace_architecture(self._calls, reference)
+        lookup = await _lookup_by_id(self._calls, image) if "id" in reference else None
+        if lookup is None:
+            return ""  # of another subscription: only Azure itself can check it
+        return str(properties_of(await self._calls.call(*lookup)).get("architecture") or "")
 
     def mismatch(self, spec: str, size: VmSize, image: str) -> str:
         """Return why an image cannot run on a size; empty if it can."""
@@ -98,17 +104,6 @@ def _size(listed: Mapping[str, Any]) -> VmSize:
         closed_zones=frozenset(zone for each in zones for zone in each),
         is_closed=any(restriction.get("type") == "Location" for restriction in restrictions),
     )
-
-
-async def _find_architecture(calls: ArmClient, image: str) -> str:
-    """Return the processor that an image is for, if that is known; raises `CloudCallFailed` if there is no image."""
-    reference = image_reference(image)
-    if "publisher" in reference:
-        return await _marketplace_architecture(calls, reference)
-    lookup = await _lookup_by_id(calls, image) if "id" in reference else None
-    if lookup is None:
-        return ""  # of another subscription: only Azure itself can check it
-    return str(properties_of(await calls.call(*lookup)).get("architecture") or "")
 
 
 async def _marketplace_architecture(calls: ArmClient, reference: Mapping[str, str]) -> str:

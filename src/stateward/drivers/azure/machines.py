@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
+from stateward.drivers import port
 from stateward.drivers.azure.client import ArmClient
 from stateward.drivers.azure.images import image_reference
 from stateward.drivers.azure.names import SSH_PUBLIC_KEY, VIRTUAL_MACHINE, ArmScope, arm_name, key_of, provisioning_of
@@ -21,26 +22,14 @@ from stateward.drivers.azure.sdk import CREATE_ONLY
 from stateward.drivers.azure.states import address_body, interface_body, machine_body
 from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.cloud.machines import CloudMachines, Remembered
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    MachineAction,
-    MachineHandle,
-    MachineSpec,
-    Outcome,
-    RefusalReason,
-    ResourceKind,
-    TransientFailure,
-)
 from stateward.drivers.ssh_keys import authorized_keys_of, new_ssh_key_pair
 
 MACHINES, DISKS = "compute.virtual_machines", "compute.disks"
 INTERFACES, ADDRESSES = "network.network_interfaces", "network.public_ip_addresses"
 ACTION_METHODS = {
-    MachineAction.SUSPEND: "begin_deallocate",
-    MachineAction.RESUME: "begin_start",
-    MachineAction.REBOOT: "begin_restart",
+    port.MachineAction.SUSPEND: "begin_deallocate",
+    port.MachineAction.RESUME: "begin_start",
+    port.MachineAction.REBOOT: "begin_restart",
 }
 FIRST_PART_WITHIN_S = 8.0
 """How long a create can take before its first part: less than any process can stand still and keep its operations."""
@@ -59,47 +48,52 @@ class AzureMachines(CloudMachines):
         self._public_keys = Remembered[str]()
         self._restarted = Remembered[str]()
 
-    async def _create(self, machine_spec: MachineSpec) -> Outcome:
+    async def _create(self, machine_spec: port.MachineSpec) -> port.Outcome:
         """Create a machine, or continue its creation; raises `CloudCallFailed`."""
         key, began = machine_spec.key, self._clock()
         if key in self._removed:
-            return CallRefused(key, RefusalReason.CONFLICT, "the machine of this key was terminated")
+            return port.CallRefused(key, port.RefusalReason.CONFLICT, "the machine of this key was terminated")
         scope = await self._calls.scope()
         machine = await self._calls.find(MACHINES, scope.group, arm_name(key))
         if machine is not None:
             return existing_outcome(key, machine, scope)
         return await self._create_parts(machine_spec, scope, began)
 
-    async def _act(self, action: MachineAction, handle: MachineHandle) -> Outcome:
+    async def _act(self, action: port.MachineAction, handle: port.MachineHandle) -> port.Outcome:
         """Carry out an action on a machine; raises `CloudCallFailed`."""
-        if action is MachineAction.TERMINATE:
+        if action is port.MachineAction.TERMINATE:
             return await self._terminate(handle.key)
         scope, name = await self._calls.scope(), arm_name(handle.key)
-        native_id, is_restart = scope.id(VIRTUAL_MACHINE, name), action is MachineAction.REBOOT
+        native_id, is_restart = scope.id(VIRTUAL_MACHINE, name), action is port.MachineAction.REBOOT
         if is_restart and handle.token and self._restarted.get(handle.key) == handle.token:
-            return AlreadyDone(handle.key, native_id)
+            return port.AlreadyDone(handle.key, native_id)
         await self._calls.call(f"{MACHINES}.{ACTION_METHODS[action]}", scope.group, name)
         if is_restart:
             self._restarted[handle.key] = handle.token
-        return CallAccepted(handle.key, native_id)
+        return port.CallAccepted(handle.key, native_id)
 
-    async def _terminate(self, key: str) -> Outcome:
+    async def _terminate(self, key: str) -> port.Outcome:
         """Remove a machine. Azure removes its parts with it; parts without a virtual machine are removed one by one."""
         scope, name = await self._calls.scope(), arm_name(key)
         is_found = await self._calls.delete(f"{MACHINES}.begin_delete", scope.group, name)
         if not is_found and not await self._remove_parts(scope, name):
-            return CallRefused(key, RefusalReason.NOT_FOUND, f"no machine carries the key {key!r}")
+            return port.CallRefused(key, port.RefusalReason.NOT_FOUND, f"no machine carries the key {key!r}")
         self._removed[key] = None
-        return CallAccepted(key, scope.id(VIRTUAL_MACHINE, name))
+        return port.CallAccepted(key, scope.id(VIRTUAL_MACHINE, name))
 
-    async def _create_parts(self, machine_spec: MachineSpec, scope: ArmScope, began: float) -> Outcome:
+    async def _create_parts(self, machine_spec: port.MachineSpec, scope: ArmScope, began: float) -> port.Outcome:
         settings, name = await self._calls.settings(), arm_name(machine_spec.key)
-        subnet = machine_spec.resources.get(ResourceKind.SUBNET) or settings.subnet
-        self._check(machine_spec, subnet)
+        subnet = machine_spec.resources.get(port.ResourceKind.SUBNET) or settings.subnet
+        # what Azure cannot do is refused before anything is created
+        if not subnet:
+            raise _invalid("a machine needs a subnet: name one, or set the option `subnet` of the connection")
+        if "," in machine_spec.resources.get(port.ResourceKind.SECURITY_GROUP, ""):
+            raise _invalid("a network interface of Azure has one security group, and the machine names several")
+        authorized_keys_of(machine_spec)
         image = image_reference(machine_spec.image)
-        public_key = await self._public_key(machine_spec.resources.get(ResourceKind.SSH_KEY, ""), scope)
+        public_key = await self._public_key(machine_spec.resources.get(port.ResourceKind.SSH_KEY, ""), scope)
         if self._clock() - began > FIRST_PART_WITHIN_S:
-            return TransientFailure(machine_spec.key, "the create has taken too long before it created anything")
+            return port.TransientFailure(machine_spec.key, "the create has taken too long before it created anything")
         try:
             if settings.has_public_address:
                 await self._put(ADDRESSES, scope.group, name, address_body(machine_spec, settings))
@@ -108,13 +102,13 @@ class AzureMachines(CloudMachines):
             await self._calls.call(f"{MACHINES}.begin_create_or_update", scope.group, name, body, **CREATE_ONLY)
         except CloudCallFailed as failed:
             return await self._after_failure(machine_spec.key, scope, failed)
-        return CallAccepted(machine_spec.key, scope.id(VIRTUAL_MACHINE, name))
+        return port.CallAccepted(machine_spec.key, scope.id(VIRTUAL_MACHINE, name))
 
     async def _put(self, operations: str, group: str, name: str, body: Mapping[str, object]) -> None:
         made = await self._calls.call(f"{operations}.begin_create_or_update", group, name, body)
         await self._calls.wait_until_provisioned(made, operations, group, name)
 
-    async def _after_failure(self, key: str, scope: ArmScope, failed: CloudCallFailed) -> Outcome:
+    async def _after_failure(self, key: str, scope: ArmScope, failed: CloudCallFailed) -> port.Outcome:
         """Return the outcome of a create that failed; after a refusal no parts are left, unless Azure keeps them."""
         if failed.why is None:
             return failed.outcome_for(key)
@@ -142,24 +136,16 @@ class AzureMachines(CloudMachines):
             self._public_keys[native_id] = str(record["properties"].get("publicKey") or "")
         return self._public_keys[native_id]
 
-    def _check(self, machine_spec: MachineSpec, subnet: str) -> None:
-        """Refuse what Azure cannot do, before anything is created; raises `CloudCallFailed` and `BadInput`."""
-        if not subnet:
-            raise _invalid("a machine needs a subnet: name one, or set the option `subnet` of the connection")
-        if "," in machine_spec.resources.get(ResourceKind.SECURITY_GROUP, ""):
-            raise _invalid("a network interface of Azure has one security group, and the machine names several")
-        authorized_keys_of(machine_spec)
 
-
-def existing_outcome(key: str, machine: Mapping[str, Any], scope: ArmScope) -> Outcome:
+def existing_outcome(key: str, machine: Mapping[str, Any], scope: ArmScope) -> port.Outcome:
     """Return the outcome of a create whose virtual machine exists already."""
     name = arm_name(key)
     if key_of(machine) != key:
-        return CallRefused(key, RefusalReason.CONFLICT, f"the virtual machine {name} is not ours")
+        return port.CallRefused(key, port.RefusalReason.CONFLICT, f"the virtual machine {name} is not ours")
     if provisioning_of(machine) == "Deleting":
-        return CallRefused(key, RefusalReason.CONFLICT, f"the machine of this key, {name}, is being removed")
-    return AlreadyDone(key, scope.id(VIRTUAL_MACHINE, name))
+        return port.CallRefused(key, port.RefusalReason.CONFLICT, f"the machine of this key, {name}, is being removed")
+    return port.AlreadyDone(key, scope.id(VIRTUAL_MACHINE, name))
 
 
 def _invalid(message: str) -> CloudCallFailed:
-    return refusal("create", RefusalReason.INVALID, message)
+    return refusal("create", port.RefusalReason.INVALID, message)

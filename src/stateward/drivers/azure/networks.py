@@ -8,33 +8,12 @@ provisioned or gone, because the next call depends on it.
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from stateward.drivers import port
+from stateward.drivers.azure import names
 from stateward.drivers.azure.client import ArmClient
-from stateward.drivers.azure.names import (
-    SECURITY_GROUP,
-    SSH_PUBLIC_KEY,
-    SUBNET_TAG_PREFIX,
-    VIRTUAL_NETWORK,
-    WITHIN_TAG,
-    ArmScope,
-    arm_name,
-    key_of,
-    properties_of,
-    subnet_tag,
-    tag_of,
-    tags_of,
-)
 from stateward.drivers.azure.rules import group_rules, missing_rules, surplus_rules
 from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.cloud.networks import CloudResources, key_pair_of, rules_of
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    CloudResource,
-    Outcome,
-    RefusalReason,
-    ResourceKind,
-)
 from stateward.drivers.security_rules import SecurityRule
 
 NETWORKS, SUBNETS = "network.virtual_networks", "network.subnets"
@@ -42,9 +21,9 @@ GROUPS, RULES = "network.network_security_groups", "network.security_rules"
 KEYS = "compute.ssh_public_keys"
 
 OPERATIONS = {
-    ResourceKind.NETWORK:        (NETWORKS, VIRTUAL_NETWORK),
-    ResourceKind.SECURITY_GROUP: (GROUPS,   SECURITY_GROUP),
-    ResourceKind.SSH_KEY:        (KEYS,     SSH_PUBLIC_KEY),
+    port.ResourceKind.NETWORK:        (NETWORKS, names.VIRTUAL_NETWORK),
+    port.ResourceKind.SECURITY_GROUP: (GROUPS,   names.SECURITY_GROUP),
+    port.ResourceKind.SSH_KEY:        (KEYS,     names.SSH_PUBLIC_KEY),
 }  # fmt: skip
 """The operations and the type of each kind that has tags; subnets are in their networks."""
 
@@ -62,19 +41,19 @@ class AzureResources(CloudResources):
         super().__init__()
         self._calls = calls
 
-    async def _list(self) -> list[CloudResource]:
+    async def _list(self) -> list[port.CloudResource]:
         scope = await self._calls.scope()
         resources = [network async for network in self._list_networks(scope)]
-        resources += [group async for group in self._list_kind(scope, ResourceKind.SECURITY_GROUP)]
-        return resources + [key async for key in self._list_kind(scope, ResourceKind.SSH_KEY)]
+        resources += [group async for group in self._list_kind(scope, port.ResourceKind.SECURITY_GROUP)]
+        return resources + [key async for key in self._list_kind(scope, port.ResourceKind.SSH_KEY)]
 
-    async def _ensure(self, resource: CloudResource) -> Outcome:
+    async def _ensure(self, resource: port.CloudResource) -> port.Outcome:
         scope = await self._calls.scope()
-        if resource.kind is ResourceKind.SUBNET:
+        if resource.kind is port.ResourceKind.SUBNET:
             return await self._ensure_subnet(resource, scope)
         rules = rules_of(resource)  # bad ones are refused before anything is created
         operations, kind = OPERATIONS[resource.kind]
-        name = arm_name(resource.key)
+        name = names.arm_name(resource.key)
         existing = await self._calls.find(operations, scope.group, name)
         if existing is None:
             try:
@@ -85,21 +64,23 @@ class AzureResources(CloudResources):
             existing = await self._calls.call(f"{operations}.get", scope.group, name)
         _check_key(resource, existing)
         await self._calls.wait_until_provisioned(existing, operations, scope.group, name)
-        is_changed = resource.kind is ResourceKind.SECURITY_GROUP and await self._set_rules(
+        is_changed = resource.kind is port.ResourceKind.SECURITY_GROUP and await self._set_rules(
             scope, name, rules, existing
         )
-        return (CallAccepted if is_changed else AlreadyDone)(resource.key, scope.id(kind, name))
+        return (port.CallAccepted if is_changed else port.AlreadyDone)(resource.key, scope.id(kind, name))
 
-    async def _create(self, resource: CloudResource, scope: ArmScope) -> Outcome:
+    async def _create(self, resource: port.CloudResource, scope: names.ArmScope) -> port.Outcome:
         operations, kind = OPERATIONS[resource.kind]
-        name = arm_name(resource.key)
+        name = names.arm_name(resource.key)
         body, secret = create_body(resource, scope)
-        method = "create" if resource.kind is ResourceKind.SSH_KEY else "begin_create_or_update"
+        method = "create" if resource.kind is port.ResourceKind.SSH_KEY else "begin_create_or_update"
         made = await self._calls.call(f"{operations}.{method}", scope.group, name, body, headers=CREATE_ONLY_HEADER)
         await self._calls.wait_until_provisioned(made, operations, scope.group, name)
-        return CallAccepted(resource.key, scope.id(kind, name), secret)
+        return port.CallAccepted(resource.key, scope.id(kind, name), secret)
 
-    async def _set_rules(self, scope: ArmScope, name: str, rules: set[SecurityRule], group: Mapping[str, Any]) -> bool:
+    async def _set_rules(
+        self, scope: names.ArmScope, name: str, rules: set[SecurityRule], group: Mapping[str, Any]
+    ) -> bool:
         """Give a group exactly its rules; returns whether anything was changed."""
         surplus = surplus_rules(rules, group)
         for rule in surplus:
@@ -111,52 +92,58 @@ class AzureResources(CloudResources):
             await self._calls.wait_until_provisioned(made, RULES, scope.group, name, str(body["name"]))
         return bool(lacking or surplus)
 
-    async def _remove(self, resource: CloudResource) -> Outcome:
+    async def _remove(self, resource: port.CloudResource) -> port.Outcome:
         scope = await self._calls.scope()
-        if resource.kind is ResourceKind.SUBNET:
+        if resource.kind is port.ResourceKind.SUBNET:
             return await self._remove_subnet(resource, scope)
         operations, kind = OPERATIONS[resource.kind]
-        name = arm_name(resource.key)
+        name = names.arm_name(resource.key)
         native_id = scope.id(kind, name)
         existing = await self._calls.find(operations, scope.group, name)
         if existing is None:
-            return AlreadyDone(resource.key, native_id)
+            return port.AlreadyDone(resource.key, native_id)
         _check_key(resource, existing)
-        if subnets := properties_of(existing).get("subnets"):  # Azure would remove them together with the network
+        if subnets := names.properties_of(existing).get("subnets"):  # Azure would remove them together with the network
             message = f"the network has {len(subnets)} subnets"
-            return CallRefused(resource.key, RefusalReason.IN_USE, message)
-        delete = "delete" if resource.kind is ResourceKind.SSH_KEY else "begin_delete"
+            return port.CallRefused(resource.key, port.RefusalReason.IN_USE, message)
+        delete = "delete" if resource.kind is port.ResourceKind.SSH_KEY else "begin_delete"
         is_found = await self._calls.remove(operations, scope.group, name, delete=delete)
-        return (CallAccepted if is_found else AlreadyDone)(resource.key, native_id)
+        return (port.CallAccepted if is_found else port.AlreadyDone)(resource.key, native_id)
 
     # --- subnets -----------------------------------------------------------------------------------------------------
 
-    async def _ensure_subnet(self, resource: CloudResource, scope: ArmScope) -> Outcome:
-        network, name = _network_name(resource.within, scope), arm_name(resource.key)
-        native_id = scope.id(VIRTUAL_NETWORK, network, "subnets", name)
-        await self._tag_network(scope, network, {subnet_tag(resource.key): resource.key})
+    async def _ensure_subnet(self, resource: port.CloudResource, scope: names.ArmScope) -> port.Outcome:
+        inside = scope.child_names(resource.within, names.VIRTUAL_NETWORK)
+        if inside is None or len(inside) != 1:
+            message = f"{resource.within!r} is no network of the resource group {scope.group}"
+            raise refusal("network", port.RefusalReason.INVALID, message)
+        network, name = inside[0], names.arm_name(resource.key)
+        native_id = scope.id(names.VIRTUAL_NETWORK, network, "subnets", name)
+        await self._tag_network(scope, network, {names.subnet_tag(resource.key): resource.key})
         subnet = await self._calls.find(SUBNETS, scope.group, network, name)
         if subnet is not None:
             await self._calls.wait_until_provisioned(subnet, SUBNETS, scope.group, network, name)
-            return AlreadyDone(resource.key, native_id)
+            return port.AlreadyDone(resource.key, native_id)
         body = {"properties": {"addressPrefix": resource.facts.get("cidr", "10.0.0.0/24")}}
         made = await self._calls.call(f"{SUBNETS}.begin_create_or_update", scope.group, network, name, body)
         await self._calls.wait_until_provisioned(made, SUBNETS, scope.group, network, name)
-        return CallAccepted(resource.key, native_id)
+        return port.CallAccepted(resource.key, native_id)
 
-    async def _remove_subnet(self, resource: CloudResource, scope: ArmScope) -> Outcome:
-        name = arm_name(resource.key)
+    async def _remove_subnet(self, resource: port.CloudResource, scope: names.ArmScope) -> port.Outcome:
+        name = names.arm_name(resource.key)
         networks = [
             str(shown["name"])
             async for shown in self._calls.pages(f"{NETWORKS}.list", scope.group)
-            if any(str(subnet.get("name")).lower() == name for subnet in properties_of(shown).get("subnets") or ())
+            if any(
+                str(subnet.get("name")).lower() == name for subnet in names.properties_of(shown).get("subnets") or ()
+            )
         ]
         for network in networks:
             await self._calls.remove(SUBNETS, scope.group, network, name)
-            await self._tag_network(scope, network, {subnet_tag(resource.key): None})
-        return (CallAccepted if networks else AlreadyDone)(resource.key, resource.native_id)
+            await self._tag_network(scope, network, {names.subnet_tag(resource.key): None})
+        return (port.CallAccepted if networks else port.AlreadyDone)(resource.key, resource.native_id)
 
-    async def _tag_network(self, scope: ArmScope, network: str, changes: Mapping[str, str | None]) -> None:
+    async def _tag_network(self, scope: names.ArmScope, network: str, changes: Mapping[str, str | None]) -> None:
         """Change tags of a network; raises `CloudCallFailed` if there is no network."""
         async with self._locks[f"tags of {network}"]:
             shown = await self._calls.call(f"{NETWORKS}.get", scope.group, network)
@@ -167,54 +154,48 @@ class AzureResources(CloudResources):
 
     # --- listings ----------------------------------------------------------------------------------------------------
 
-    async def _list_networks(self, scope: ArmScope) -> AsyncIterator[CloudResource]:
+    async def _list_networks(self, scope: names.ArmScope) -> AsyncIterator[port.CloudResource]:
         async for shown in self._calls.pages(f"{NETWORKS}.list", scope.group):
             if not scope.is_here(shown):
                 continue
-            native_id = scope.id(VIRTUAL_NETWORK, str(shown["name"]))
-            if key := key_of(shown):
-                yield CloudResource(ResourceKind.NETWORK, key, "", native_id=native_id)
-            names = {str(entry.get("name")) for entry in properties_of(shown).get("subnets") or ()}
-            keys = [value for tag, value in (shown.get("tags") or {}).items() if tag.startswith(SUBNET_TAG_PREFIX)]
-            for key in sorted(key for key in keys if arm_name(key) in names):
-                subnet = scope.id(VIRTUAL_NETWORK, str(shown["name"]), "subnets", arm_name(key))
-                yield CloudResource(ResourceKind.SUBNET, key, "", native_id, native_id=subnet)
+            native_id = scope.id(names.VIRTUAL_NETWORK, str(shown["name"]))
+            if key := names.key_of(shown):
+                yield port.CloudResource(port.ResourceKind.NETWORK, key, "", native_id=native_id)
+            known = {str(entry.get("name")) for entry in names.properties_of(shown).get("subnets") or ()}
+            keys = [
+                value for tag, value in (shown.get("tags") or {}).items() if tag.startswith(names.SUBNET_TAG_PREFIX)
+            ]
+            for key in sorted(key for key in keys if names.arm_name(key) in known):
+                subnet = scope.id(names.VIRTUAL_NETWORK, str(shown["name"]), "subnets", names.arm_name(key))
+                yield port.CloudResource(port.ResourceKind.SUBNET, key, "", native_id, native_id=subnet)
 
-    async def _list_kind(self, scope: ArmScope, kind: ResourceKind) -> AsyncIterator[CloudResource]:
+    async def _list_kind(self, scope: names.ArmScope, kind: port.ResourceKind) -> AsyncIterator[port.CloudResource]:
         operations, arm_type = OPERATIONS[kind]
-        listing = "list_by_resource_group" if kind is ResourceKind.SSH_KEY else "list"
+        listing = "list_by_resource_group" if kind is port.ResourceKind.SSH_KEY else "list"
         async for shown in self._calls.pages(f"{operations}.{listing}", scope.group):
-            if scope.is_here(shown) and (key := key_of(shown)):
-                native_id = scope.id(arm_type, arm_name(key))
-                yield CloudResource(kind, key, "", tag_of(shown, WITHIN_TAG), native_id=native_id)
+            if scope.is_here(shown) and (key := names.key_of(shown)):
+                native_id = scope.id(arm_type, names.arm_name(key))
+                yield port.CloudResource(kind, key, "", names.tag_of(shown, names.WITHIN_TAG), native_id=native_id)
 
 
-def create_body(resource: CloudResource, scope: ArmScope) -> tuple[dict[str, object], str]:
+def create_body(resource: port.CloudResource, scope: names.ArmScope) -> tuple[dict[str, object], str]:
     """Return the body that creates a resource, and the private key if it is a new pair."""
-    within = {WITHIN_TAG: resource.within} if resource.within else {}
-    tags, secret = tags_of(resource.key, resource.name, within), ""
+    within = {names.WITHIN_TAG: resource.within} if resource.within else {}
+    tags, secret = names.tags_of(resource.key, resource.name, within), ""
     properties: dict[str, object] = {}
     match resource.kind:
-        case ResourceKind.NETWORK:
+        case port.ResourceKind.NETWORK:
             properties = {"addressSpace": {"addressPrefixes": [resource.facts.get("cidr", "10.0.0.0/16")]}}
-        case ResourceKind.SECURITY_GROUP:
+        case port.ResourceKind.SECURITY_GROUP:
             properties = {"securityRules": group_rules(rules_of(resource))}
-        case ResourceKind.SSH_KEY:
+        case port.ResourceKind.SSH_KEY:
             pair = key_pair_of(resource)
             properties, secret = {"publicKey": pair.public}, pair.private
     return {"location": scope.location, "tags": tags, "properties": properties}, secret
 
 
-def _check_key(resource: CloudResource, existing: Mapping[str, Any]) -> None:
+def _check_key(resource: port.CloudResource, existing: Mapping[str, Any]) -> None:
     """Refuse to touch a resource of the same name that is not ours."""
-    if key_of(existing) != resource.key:
+    if names.key_of(existing) != resource.key:
         message = f"{existing.get('name')} does not carry the key {resource.key!r}"
-        raise refusal("key", RefusalReason.CONFLICT, message)
-
-
-def _network_name(native_id: str, scope: ArmScope) -> str:
-    names = scope.child_names(native_id, VIRTUAL_NETWORK)
-    if names is None or len(names) != 1:
-        message = f"{native_id!r} is no network of the resource group {scope.group}"
-        raise refusal("network", RefusalReason.INVALID, message)
-    return names[0]
+        raise refusal("key", port.RefusalReason.CONFLICT, message)

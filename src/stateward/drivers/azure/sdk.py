@@ -94,9 +94,13 @@ class ArmConnection:
             trust_env=True, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
         )
         self._session._retry_connection = False  # noqa: SLF001 - there is no other way, and a test watches it
+        scope = f"{self.settings.endpoint_url}/.default"  # a foreign endpoint gets no token that Azure would accept
+        policy: object = AsyncARMChallengeAuthenticationPolicy(self._tokens, scope)
+        if self.settings.is_simulator:
+            policy = SimulatorToken(self.principal.client)
         common: dict[str, Any] = {
             "base_url": settings.endpoint_url,
-            "policies": self._policies(),
+            "policies": [RequestIdPolicy(), UserAgentPolicy("stateward"), ContentDecodePolicy(), policy],
             "transport": AioHttpTransport(
                 session=self._session,
                 session_owner=False,
@@ -106,13 +110,6 @@ class ArmConnection:
         }
         self.compute = ComputeManagementClient(self._tokens, principal.subscription, **common)
         self.network = NetworkManagementClient(self._tokens, principal.subscription, **common)
-
-    def _policies(self) -> list[object]:
-        scope = f"{self.settings.endpoint_url}/.default"  # a foreign endpoint gets no token that Azure would accept
-        policy: object = AsyncARMChallengeAuthenticationPolicy(self._tokens, scope)
-        if self.settings.is_simulator:
-            policy = SimulatorToken(self.principal.client)
-        return [RequestIdPolicy(), UserAgentPolicy("stateward"), ContentDecodePolicy(), policy]
 
     async def close(self) -> None:
         """Close the connections."""

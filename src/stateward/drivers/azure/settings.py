@@ -9,8 +9,8 @@ from os import environ
 
 from msgspec import Struct
 
+from stateward.credential_fields import CredentialField, CredentialMissing, read_fields
 from stateward.drivers.cloud.settings import HiddenCredential, check_endpoint, flag_option, seconds_option
-from stateward.drivers.credential_fields import CredentialField, CredentialMissing, read_fields
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 

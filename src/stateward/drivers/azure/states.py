@@ -9,19 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.drivers.azure.names import (
-    NAME_TAG,
-    NETWORK_INTERFACE,
-    PUBLIC_ADDRESS,
-    VIRTUAL_MACHINE,
-    ArmScope,
-    arm_name,
-    key_of,
-    properties_of,
-    provisioning_of,
-    tag_of,
-    tags_of,
-)
+from stateward.drivers.azure import names
 from stateward.drivers.azure.settings import AzureSettings
 from stateward.drivers.port import MachineSpec, MachineState, Observation, ResourceKind
 from stateward.drivers.ssh_keys import authorized_keys_of
@@ -68,7 +56,7 @@ def address_body(machine_spec: MachineSpec, settings: AzureSettings) -> dict[str
     """Return the body that creates a machine's public address."""
     return {
         "location": settings.location,
-        "tags": tags_of(machine_spec.key, machine_spec.name, machine_spec.tags),
+        "tags": names.tags_of(machine_spec.key, machine_spec.name, machine_spec.tags),
         "sku": {"name": "Standard"},  # closed unless a security group opens it
         "properties": {"publicIPAllocationMethod": "Static"},
         **_zones(settings),
@@ -76,37 +64,40 @@ def address_body(machine_spec: MachineSpec, settings: AzureSettings) -> dict[str
 
 
 def interface_body(
-    machine_spec: MachineSpec, settings: AzureSettings, scope: ArmScope, subnet: str
+    machine_spec: MachineSpec, settings: AzureSettings, scope: names.ArmScope, subnet: str
 ) -> dict[str, object]:
     """Return the body that creates a machine's network interface."""
     address: dict[str, object] = {"primary": True, "subnet": {"id": subnet}, "privateIPAllocationMethod": "Dynamic"}
     if settings.has_public_address:
-        native_id = scope.id(PUBLIC_ADDRESS, arm_name(machine_spec.key))
+        native_id = scope.id(names.PUBLIC_ADDRESS, names.arm_name(machine_spec.key))
         address["publicIPAddress"] = {"id": native_id, "properties": {"deleteOption": "Delete"}}
     properties: dict[str, object] = {"ipConfigurations": [{"name": "primary", "properties": address}]}
     if group := machine_spec.resources.get(ResourceKind.SECURITY_GROUP):
         properties["networkSecurityGroup"] = {"id": group}
     return {
         "location": settings.location,
-        "tags": tags_of(machine_spec.key, machine_spec.name, machine_spec.tags),
+        "tags": names.tags_of(machine_spec.key, machine_spec.name, machine_spec.tags),
         "properties": properties,
     }
 
 
 def machine_body(
-    machine_spec: MachineSpec, settings: AzureSettings, scope: ArmScope, image: Mapping[str, str], public_key: str
+    machine_spec: MachineSpec, settings: AzureSettings, scope: names.ArmScope, image: Mapping[str, str], public_key: str
 ) -> dict[str, object]:
     """Return the body that creates a virtual machine."""
-    name, user = arm_name(machine_spec.key), machine_spec.user or DEFAULT_USER
+    name, user = names.arm_name(machine_spec.key), machine_spec.user or DEFAULT_USER
     disk: dict[str, object] = {"name": name, "createOption": "FromImage", "deleteOption": "Delete"}
     if machine_spec.disk_gib is not None:
         disk["diskSizeGB"] = machine_spec.disk_gib
     path, keys = f"/home/{user}/.ssh/authorized_keys", dict.fromkeys((public_key, *authorized_keys_of(machine_spec)))
     ssh = {"publicKeys": [{"path": path, "keyData": key} for key in keys]}
-    interface = {"id": scope.id(NETWORK_INTERFACE, name), "properties": {"primary": True, "deleteOption": "Delete"}}
+    interface = {
+        "id": scope.id(names.NETWORK_INTERFACE, name),
+        "properties": {"primary": True, "deleteOption": "Delete"},
+    }
     return {
         "location": settings.location,
-        "tags": tags_of(machine_spec.key, machine_spec.name, machine_spec.tags),
+        "tags": names.tags_of(machine_spec.key, machine_spec.name, machine_spec.tags),
         "properties": {
             "hardwareProfile": {"vmSize": machine_spec.spec},
             "storageProfile": {"imageReference": dict(image), "osDisk": disk},
@@ -134,7 +125,7 @@ def _zones(settings: AzureSettings) -> dict[str, object]:
 # --- what Azure shows ------------------------------------------------------------------------------------------------
 
 
-def observation(key: str, records: MachineRecords, scope: ArmScope) -> Observation:
+def observation(key: str, records: MachineRecords, scope: names.ArmScope) -> Observation:
     """Return what Azure shows of a machine as the observation of the port."""
     state, native_state = machine_state(records)
     shown = records.machine or records.interface or records.address or {}
@@ -142,11 +133,11 @@ def observation(key: str, records: MachineRecords, scope: ArmScope) -> Observati
     details = {**_machine_details(records), "subnet": subnet}
     return Observation(
         key=key,
-        native_id=scope.id(VIRTUAL_MACHINE, arm_name(key)),
+        native_id=scope.id(names.VIRTUAL_MACHINE, names.arm_name(key)),
         state=state,
         native_state=native_state,
-        name=tag_of(shown, NAME_TAG),
-        public_ip=str(properties_of(records.address).get("ipAddress") or ""),
+        name=names.tag_of(shown, names.NAME_TAG),
+        public_ip=str(names.properties_of(records.address).get("ipAddress") or ""),
         private_ip=private,
         details={name: value for name, value in details.items() if value},
     )
@@ -160,7 +151,9 @@ def machine_state(records: MachineRecords) -> tuple[MachineState, str]:
     """
     if records.machine is None:
         return _state_of_parts(records)
-    provisioning, power = _provisioning(records), _status(records, "PowerState/")
+    listed = names.provisioning_of(records.machine)
+    shown = _status(records, "ProvisioningState/").partition("/")[0].capitalize()
+    provisioning, power = (listed if listed == "Deleting" or not shown else shown), _status(records, "PowerState/")
     native_state = f"{provisioning}/{power}" if power else provisioning
     if provisioning in PROVISIONING:
         return PROVISIONING[provisioning], native_state
@@ -173,26 +166,19 @@ def machine_state(records: MachineRecords) -> tuple[MachineState, str]:
 def records_by_key(records: Mapping[str, MachineRecords]) -> dict[str, MachineRecords]:
     """Return the records of our machines by key; they come by name, and foreign ones have no key."""
     return {
-        key_of(part): parts
+        names.key_of(part): parts
         for name, parts in records.items()
         for part in (parts.machine, parts.interface, parts.address)
-        if part is not None and key_of(part) and arm_name(key_of(part)) == name
+        if part is not None and names.key_of(part) and names.arm_name(names.key_of(part)) == name
     }
 
 
 def _state_of_parts(records: MachineRecords) -> tuple[MachineState, str]:
     parts = {"NetworkInterface": records.interface, "PublicIPAddress": records.address}
-    states = {noun: provisioning_of(part) for noun, part in parts.items() if part is not None}
+    states = {noun: names.provisioning_of(part) for noun, part in parts.items() if part is not None}
     native_state = ", ".join(f"{noun}/{state}" for noun, state in states.items())
     is_ending = "Deleting" in states.values()
     return MachineState.TERMINATING if is_ending else MachineState.PENDING, native_state
-
-
-def _provisioning(records: MachineRecords) -> str:
-    """Return the provisioning state as it was together with the power state, unless a removal has begun since."""
-    listed = provisioning_of(records.machine)
-    shown = _status(records, "ProvisioningState/").partition("/")[0].capitalize()
-    return listed if listed == "Deleting" or not shown else shown
 
 
 def _status(records: MachineRecords, kind: str) -> str:
@@ -201,7 +187,7 @@ def _status(records: MachineRecords, kind: str) -> str:
 
 
 def _machine_details(records: MachineRecords) -> dict[str, str]:
-    properties = properties_of(records.machine)
+    properties = names.properties_of(records.machine)
     image = properties.get("storageProfile", {}).get("imageReference") or {}
     urn = ":".join(str(image.get(part, "")) for part in ("publisher", "offer", "sku", "version"))
     return {
@@ -222,7 +208,7 @@ def _failure(records: MachineRecords) -> str:
 
 
 def _private_address(interface: Mapping[str, Any] | None) -> tuple[str, str]:
-    for configuration in properties_of(interface).get("ipConfigurations") or ():
-        properties = properties_of(configuration)
+    for configuration in names.properties_of(interface).get("ipConfigurations") or ():
+        properties = names.properties_of(configuration)
         return str(properties.get("privateIPAddress") or ""), str((properties.get("subnet") or {}).get("id") or "")
     return "", ""

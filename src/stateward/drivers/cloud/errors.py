@@ -16,20 +16,11 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.drivers.credential_fields import CredentialMissing
-from stateward.drivers.port import (
-    CallRefused,
-    CallThrottled,
-    CallUnanswered,
-    MachineListing,
-    Observation,
-    Outcome,
-    RefusalReason,
-    TransientFailure,
-)
+from stateward.credential_fields import CredentialMissing
+from stateward.drivers import port
 from stateward.errors import BadInput, StatewardError
 
-FailedOutcome: TypeAlias = CallRefused | CallThrottled | TransientFailure | CallUnanswered
+FailedOutcome: TypeAlias = port.CallRefused | port.CallThrottled | port.TransientFailure | port.CallUnanswered
 
 Answer = TypeVar("Answer")
 
@@ -51,19 +42,19 @@ class CloudCallFailed(StatewardError):
         return replace(self.outcome, key=key)
 
     @property
-    def why(self) -> RefusalReason | None:
+    def why(self) -> port.RefusalReason | None:
         """The reason of a refusal, or None if the call was not refused."""
-        return self.outcome.why if isinstance(self.outcome, CallRefused) else None
+        return self.outcome.why if isinstance(self.outcome, port.CallRefused) else None
 
     def hiding(self, hide: Callable[[str], str]) -> "CloudCallFailed":
         """Return the failure without the secrets of a credential."""
         outcome = replace(self.outcome, message=hide(self.outcome.message))
         return CloudCallFailed(self.call, self.code, outcome, self.status)
 
-    def listing(self, machines: Sequence[Observation] = ()) -> MachineListing:
+    def listing(self, machines: Sequence[port.Observation] = ()) -> port.MachineListing:
         """Return the listing that the failure has ended."""
-        after = self.outcome.retry_after_s if isinstance(self.outcome, CallThrottled) else 0.0
-        return MachineListing(machines, complete=False, problem=str(self), retry_after_s=after)
+        after = self.outcome.retry_after_s if isinstance(self.outcome, port.CallThrottled) else 0.0
+        return port.MachineListing(machines, complete=False, problem=str(self), retry_after_s=after)
 
 
 class NoRefusal(Enum):
@@ -74,7 +65,7 @@ class NoRefusal(Enum):
     UNKNOWN = "the call may have been carried out"
 
 
-Meaning: TypeAlias = RefusalReason | NoRefusal
+Meaning: TypeAlias = port.RefusalReason | NoRefusal
 
 
 class ErrorTable(Struct, frozen=True):
@@ -96,11 +87,11 @@ class ErrorTable(Struct, frozen=True):
     ) -> FailedOutcome:
         """Return the outcome that an answer with an error means; `reads`: the call changes nothing."""
         meaning = self._meaning(status, code, text)
-        if isinstance(meaning, RefusalReason):
-            return CallRefused("", meaning, text)
+        if isinstance(meaning, port.RefusalReason):
+            return port.CallRefused("", meaning, text)
         if meaning is NoRefusal.THROTTLED:
-            return CallThrottled("", self.retry_after_s if retry_after_s is None else retry_after_s, text)
-        return (TransientFailure if reads or meaning is NoRefusal.NOT_DONE else CallUnanswered)("", text)
+            return port.CallThrottled("", self.retry_after_s if retry_after_s is None else retry_after_s, text)
+        return (port.TransientFailure if reads or meaning is NoRefusal.NOT_DONE else port.CallUnanswered)("", text)
 
     def _meaning(self, status: int, code: str, text: str) -> Meaning:
         by_status = NoRefusal.THROTTLED if status == 429 else self.statuses.get(status)
@@ -109,17 +100,17 @@ class ErrorTable(Struct, frozen=True):
         if by_status is NoRefusal.THROTTLED or (by_status is NoRefusal.UNKNOWN and not self.has_codes_in_5xx):
             return by_status
         by_pattern = (meaning for pattern, meaning in self.patterns.items() if re.search(pattern, text))
-        return self.codes.get(code) or next(by_pattern, None) or by_status or RefusalReason.INVALID
+        return self.codes.get(code) or next(by_pattern, None) or by_status or port.RefusalReason.INVALID
 
 
-async def outcome_of(key: str, work: Awaitable[Outcome]) -> Outcome:
+async def outcome_of(key: str, work: Awaitable[port.Outcome]) -> port.Outcome:
     """Return the outcome of work for a key, also if it fails."""
     try:
         return await work
     except CloudCallFailed as failed:
         return failed.outcome_for(key)
     except BadInput as error:
-        return CallRefused(key, RefusalReason.INVALID, str(error))
+        return port.CallRefused(key, port.RefusalReason.INVALID, str(error))
 
 
 async def found_or_none(call: Awaitable[Answer]) -> Answer | None:
@@ -127,14 +118,14 @@ async def found_or_none(call: Awaitable[Answer]) -> Answer | None:
     try:
         return await call
     except CloudCallFailed as failed:
-        if failed.why is RefusalReason.NOT_FOUND:
+        if failed.why is port.RefusalReason.NOT_FOUND:
             return None
         raise
 
 
-def refusal(call: str, why: RefusalReason, message: str) -> CloudCallFailed:
+def refusal(call: str, why: port.RefusalReason, message: str) -> CloudCallFailed:
     """Return the failure of a call that the driver itself refuses."""
-    return CloudCallFailed(call, "Refused", CallRefused("", why, message))
+    return CloudCallFailed(call, "Refused", port.CallRefused("", why, message))
 
 
 def not_connected(
@@ -142,19 +133,19 @@ def not_connected(
 ) -> CloudCallFailed:
     """Return the failure of a call that could not be prepared, and never will be without a change."""
     is_login = isinstance(error, (CredentialMissing, *login_errors))
-    why = RefusalReason.AUTH if is_login else RefusalReason.INVALID
-    return CloudCallFailed(call, type(error).__name__, CallRefused("", why, message_of(error)), status)
+    why = port.RefusalReason.AUTH if is_login else port.RefusalReason.INVALID
+    return CloudCallFailed(call, type(error).__name__, port.CallRefused("", why, message_of(error)), status)
 
 
 def not_answered(call: str, error: Exception, *, is_harmless: bool) -> CloudCallFailed:
     """Return the failure of a call without an answer; `is_harmless`: it only reads, or was certainly never sent."""
-    outcome = (TransientFailure if is_harmless else CallUnanswered)("", message_of(error))
+    outcome = (port.TransientFailure if is_harmless else port.CallUnanswered)("", message_of(error))
     return CloudCallFailed(call, type(error).__name__, outcome)
 
 
 def driver_closed(call: str) -> CloudCallFailed:
     """Return the failure of a call that a closed driver does not send."""
-    return CloudCallFailed(call, "Closed", TransientFailure("", "the driver is closed"))
+    return CloudCallFailed(call, "Closed", port.TransientFailure("", "the driver is closed"))
 
 
 def message_of(error: Exception) -> str:

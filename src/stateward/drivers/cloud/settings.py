@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from stateward.drivers.credential_fields import HIDDEN
+from stateward.credential_fields import HIDDEN
 from stateward.errors import BadInput
 
 FLAGS = {"true": True, "false": False}

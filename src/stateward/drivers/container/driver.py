@@ -28,7 +28,7 @@ from stateward.containers import (
     registry_of,
     start_created,
 )
-from stateward.drivers.container.ended_containers import ENDED_STATES, EndedContainers
+from stateward.drivers.container.ended_containers import EndedContainers
 from stateward.drivers.container.engine_answers import (
     NAME_LABEL,
     REASONS,
@@ -60,6 +60,7 @@ from stateward.drivers.port import (
     ResourceListing,
     Suspension,
 )
+from stateward.workloads.images import EngineImageStore
 
 REGION_LABEL = "stateward.region"
 PARALLEL_CALLS = 8
@@ -91,6 +92,7 @@ class ContainerDriver:
     ) -> None:
         self._options = read_options(region)
         self._engine = engine or open_engine(region)
+        self._images = EngineImageStore(self._engine)
         self._meter = meter
         self._region = {REGION_LABEL: "/".join(filter(None, (region.provider, region.region, region.zone)))}
         self._records = RebootRecords(self._engine, self._region)
@@ -178,9 +180,8 @@ class ContainerDriver:
             login = self._options.login
             if login is not None and login.server != registry_of(spec.image):
                 login = None  # engines send it to the registry of the image, and tenants choose the image
-            async with aclosing(self._engine.pull_image(spec.image, login)) as reports:
-                async for _ in reports:
-                    pass
+            async for _ in self._images.pull(spec.image, login):
+                pass
             await self._engine.create_container(spec)
 
     async def _start(self, spec: ContainerSpec) -> Outcome:
@@ -274,7 +275,7 @@ class ContainerDriver:
         """End a container for good; a reboot that is not confirmed must not make it look as if it came back."""
         self._meter("list volumes")
         records = await self._records.list_all(key)
-        if container.state in ENDED_STATES and all(record.is_confirmed for record in records):
+        if container.state.has_ended and all(record.is_confirmed for record in records):
             return AlreadyDone(key, container.id)
         await self._records.remove(records)
         if container.state is ContainerState.CREATED:
@@ -348,6 +349,7 @@ class ContainerDriver:
 
     async def close(self) -> None:
         """Close the connections; the machines stay as they are."""
+        await self._images.close()
         await self._engine.close()
 
     # --- in common ---------------------------------------------------------------------------------------------------

@@ -8,14 +8,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from stateward.containers import ContainerEngine, ContainerRecord, ContainerState, EngineRefused, EngineUnavailable
+from stateward.containers import ContainerEngine, ContainerRecord, EngineRefused, EngineUnavailable
 from stateward.drivers.container.reboot_records import RebootRecord, RebootRecords
 from stateward.drivers.port import Meter
 
 SWEEP_INTERVAL_S = 60.0
 PARALLEL_CALLS = 8
-
-ENDED_STATES = (ContainerState.EXITED, ContainerState.DEAD)
 
 
 class EndedContainers:
@@ -35,7 +33,7 @@ class EndedContainers:
         if time.monotonic() < self._next_sweep:
             return
         self._next_sweep = time.monotonic() + min(self._keep_s, SWEEP_INTERVAL_S)
-        ended = [container for container in containers if container.state in ENDED_STATES]
+        ended = [container for container in containers if container.state.has_ended]
         self._ended_at = {
             container.id: self._ended_at[container.id] for container in ended if container.id in self._ended_at
         }
@@ -56,7 +54,7 @@ class EndedContainers:
             with suppress(EngineRefused, EngineUnavailable):  # as when another process has removed it
                 self._meter("inspect")
                 container = await self._engine.inspect_container(listed.id)
-                if container.state not in ENDED_STATES:
+                if not container.state.has_ended:
                     return
                 first_seen = self._ended_at.get(listed.id, time.time())
                 self._ended_at[listed.id] = first_seen if container.finished_at is None else container.finished_at

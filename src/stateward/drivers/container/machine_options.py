@@ -15,7 +15,7 @@ from stateward.containers import (
     RegistryLogin,
 )
 from stateward.containers.container_records import NO_NETWORK
-from stateward.drivers.credential_fields import CredentialField, read_fields
+from stateward.credential_fields import CredentialField, read_fields
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 

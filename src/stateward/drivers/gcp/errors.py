@@ -7,16 +7,7 @@ Both are one vocabulary in two spellings.
 from collections.abc import Mapping
 from typing import Any
 
-from stateward.drivers.cloud.errors import (
-    REJECTED,
-    CloudCallFailed,
-    ErrorTable,
-    NoRefusal,
-    first_line,
-    not_answered,
-    not_connected,
-    retry_after_s,
-)
+from stateward.drivers.cloud import errors
 from stateward.drivers.gcp.sdk import (
     AUTH_ERRORS,
     UNSENDABLE,
@@ -31,13 +22,13 @@ READS = frozenset({"get", "list", "aggregated_list", "get_from_family"})
 NOT_READY = "resourcenotready"
 """The resource is in the middle of another operation: nothing was done, and later it may be possible."""
 
-TABLE = ErrorTable(
+TABLE = errors.ErrorTable(
     codes={
-        "ratelimitexceeded": NoRefusal.THROTTLED,
-        "userratelimitexceeded": NoRefusal.THROTTLED,
-        "resourceoperationrateexceeded": NoRefusal.THROTTLED,
-        NOT_READY: NoRefusal.NOT_DONE,
-        "internalerror": NoRefusal.UNKNOWN,
+        "ratelimitexceeded": errors.NoRefusal.THROTTLED,
+        "userratelimitexceeded": errors.NoRefusal.THROTTLED,
+        "resourceoperationrateexceeded": errors.NoRefusal.THROTTLED,
+        NOT_READY: errors.NoRefusal.NOT_DONE,
+        "internalerror": errors.NoRefusal.UNKNOWN,
         "alreadyexists": RefusalReason.CONFLICT,
         "resourcealreadyexists": RefusalReason.CONFLICT,
         "conditionnotmet": RefusalReason.CONFLICT,
@@ -56,7 +47,7 @@ TABLE = ErrorTable(
     },
     patterns={r"(?i)^\S*resource_?pool_?exhausted": RefusalReason.CAPACITY},  # with and without details in the code
     statuses={
-        REJECTED: RefusalReason.AUTH,
+        errors.REJECTED: RefusalReason.AUTH,
         403: RefusalReason.AUTH,
         404: RefusalReason.NOT_FOUND,
         409: RefusalReason.CONFLICT,
@@ -77,44 +68,46 @@ def normalise_code(code: str) -> str:
     return code.replace("_", "").lower()
 
 
-def is_not_ready(failed: CloudCallFailed) -> bool:
+def is_not_ready(failed: errors.CloudCallFailed) -> bool:
     """Tell whether a call failed because the resource was in the middle of another operation."""
     return normalise_code(failed.code) == NOT_READY
 
 
-def classify_error(call: str, error: Exception) -> CloudCallFailed:
+def classify_error(call: str, error: Exception) -> errors.CloudCallFailed:
     """Return the failure that an error of the library means."""
     if isinstance(error, VendorCallError) and error.code is not None:
         details = error.errors[0] if error.errors else {}
         code = str(details.get("reason", "")) if isinstance(details, Mapping) else ""
-        after = retry_after_s(getattr(error.response, "headers", {}))
+        after = errors.retry_after_s(getattr(error.response, "headers", {}))
         return classify_code(call, code, int(error.code), str(error.message), after)
     if isinstance(error, AUTH_ERRORS) and not isinstance(error, TokenServerError):
-        return not_connected(call, error, AUTH_ERRORS, REJECTED)
+        return errors.not_connected(call, error, AUTH_ERRORS, errors.REJECTED)
     if is_read_only(call) and isinstance(error, UNSENDABLE):
-        return not_connected(call, error)
-    return not_answered(call, error, is_harmless=is_read_only(call) or was_never_sent(error))
+        return errors.not_connected(call, error)
+    return errors.not_answered(call, error, is_harmless=is_read_only(call) or was_never_sent(error))
 
 
-def failed_operation(call: str, operation: Any) -> CloudCallFailed | None:  # noqa: ANN401 - the library's type
+def failed_operation(call: str, operation: Any) -> errors.CloudCallFailed | None:  # noqa: ANN401 - the library's type
     """Return the failure of an operation; None if it has none so far.
 
     The library itself looks at the HTTP fields alone: an operation with errors and without them would count as done.
     """
-    errors = list(operation.error.errors)
+    faults = list(operation.error.errors)
     status = int(operation.http_error_status_code or 0)
-    if not errors and status < 400:
+    if not faults and status < 400:
         return None
-    code = str(errors[0].code) if errors else str(status)
-    message = str(errors[0].message) if errors else str(operation.http_error_message)
+    code = str(faults[0].code) if faults else str(status)
+    message = str(faults[0].message) if faults else str(operation.http_error_message)
     return classify_code(call, code, status or 400, message)
 
 
-def classify_code(call: str, code: str, status: int, message: str, after: float | None = None) -> CloudCallFailed:
+def classify_code(
+    call: str, code: str, status: int, message: str, after: float | None = None
+) -> errors.CloudCallFailed:
     """Return the failure that a status and a code mean; a 503 that says how long to wait is throttling."""
-    text = f"{code or status}: {first_line(message)}"
+    text = f"{code or status}: {errors.first_line(message)}"
     is_throttled = status == 503 and after is not None
     outcome = TABLE.outcome(
         429 if is_throttled else status, normalise_code(code), text, reads=is_read_only(call), retry_after_s=after
     )
-    return CloudCallFailed(call, code, outcome, status)
+    return errors.CloudCallFailed(call, code, outcome, status)

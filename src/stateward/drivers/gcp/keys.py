@@ -10,18 +10,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from stateward.drivers import port
 from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.cloud.networks import key_pair_of
 from stateward.drivers.gcp.client import GceClient
 from stateward.drivers.gcp.names import PREFIX, ResourceRecord, digest_of, read_record, write_record
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CloudResource,
-    Outcome,
-    ResourceKind,
-    TransientFailure,
-)
 
 ENTRY_PREFIX = f"{PREFIX}-ssh-"
 MAX_ATTEMPTS = 5
@@ -38,25 +31,25 @@ class ProjectKeys:
         self._calls = calls
         self._lock = asyncio.Lock()
 
-    async def ensure(self, resource: CloudResource) -> Outcome:
+    async def ensure(self, resource: port.CloudResource) -> port.Outcome:
         """Find a key, or create it; raises `CloudCallFailed`."""
         entry = entry_name(resource.key)
         pair = key_pair_of(resource)
         text = write_record(resource, (await self._calls.settings()).region, pair.public)
         if not await self._change(entry, text):
-            return AlreadyDone(resource.key, entry)
-        return CallAccepted(resource.key, entry, pair.private)
+            return port.AlreadyDone(resource.key, entry)
+        return port.CallAccepted(resource.key, entry, pair.private)
 
-    async def remove(self, resource: CloudResource) -> Outcome:
+    async def remove(self, resource: port.CloudResource) -> port.Outcome:
         """Remove a key; machines that were created with it keep it. Raises `CloudCallFailed`."""
         entry = entry_name(resource.key)
-        return (CallAccepted if await self._change(entry, None) else AlreadyDone)(resource.key, entry)
+        return (port.CallAccepted if await self._change(entry, None) else port.AlreadyDone)(resource.key, entry)
 
-    async def listing(self, region: str) -> list[CloudResource]:
+    async def listing(self, region: str) -> list[port.CloudResource]:
         """List the keys that were made for a region; raises `CloudCallFailed`."""
         entries = await self._entries()
         return [
-            CloudResource(ResourceKind.SSH_KEY, record.key, record.name, native_id=entry)
+            port.CloudResource(port.ResourceKind.SSH_KEY, record.key, record.name, native_id=entry)
             for entry, record in entries.items()
             if record.region == region
         ]
@@ -89,7 +82,7 @@ class ProjectKeys:
                         raise
                 else:
                     return True
-        busy = TransientFailure("", "others change the metadata of the project at the same time")
+        busy = port.TransientFailure("", "others change the metadata of the project at the same time")
         raise CloudCallFailed("projects.set_common_instance_metadata", "conditionNotMet", busy, CHANGED)
 
 

@@ -14,6 +14,7 @@ request id: a repeated reboot is one reboot.
 import asyncio
 from collections.abc import Collection, Mapping
 
+from stateward.drivers import port
 from stateward.drivers.cloud.errors import CloudCallFailed, found_or_none
 from stateward.drivers.cloud.machines import CloudMachines, Remembered, each_outcome
 from stateward.drivers.gcp.client import GceClient, is_finished
@@ -22,19 +23,6 @@ from stateward.drivers.gcp.images import GceImages
 from stateward.drivers.gcp.keys import ProjectKeys
 from stateward.drivers.gcp.names import name_of, request_id
 from stateward.drivers.gcp.states import ACTIONS, STOPPED, insert_fields, key_of
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    MachineAction,
-    MachineHandle,
-    MachineSpec,
-    MachineState,
-    Observation,
-    Outcome,
-    RefusalReason,
-    ResourceKind,
-)
 
 MAX_FOLLOWED = 20
 """How many operations are looked at with one listing; each is a call, and a new machine is mostly listed at once."""
@@ -49,24 +37,19 @@ class GceMachines(CloudMachines):
     def __init__(self, calls: GceClient, images: GceImages, keys: ProjectKeys) -> None:
         self._calls, self._images, self._keys = calls, images, keys
         self._operations = Remembered[str]()  # the key of a machine that was not seen yet, and its operation
-        self._failures = Remembered[Observation]()
+        self._failures = Remembered[port.Observation]()
         self.deleting = Remembered[None]()
 
-    async def create(self, wanted: Mapping[str, MachineSpec]) -> Mapping[str, Outcome]:
+    async def create(self, wanted: Mapping[str, port.MachineSpec]) -> Mapping[str, port.Outcome]:
         """Create machines; raises `CloudCallFailed`. The thread pool limits how many calls are made at once."""
-        public_keys = await self._public_keys(wanted.values())
+        needs_keys = any(machine_spec.resources.get(port.ResourceKind.SSH_KEY) for machine_spec in wanted.values())
+        public_keys = await self._keys.public_keys() if needs_keys else {}
         sources = {
             image: await self._source(image) for image in {machine_spec.image for machine_spec in wanted.values()}
         }
         return await each_outcome(
             wanted, lambda machine_spec: self._insert(machine_spec, sources[machine_spec.image], public_keys)
         )
-
-    async def _public_keys(self, machine_specs: Collection[MachineSpec]) -> Mapping[str, str]:
-        """Return the public keys that machines need, from one call."""
-        if not any(machine_spec.resources.get(ResourceKind.SSH_KEY) for machine_spec in machine_specs):
-            return {}
-        return await self._keys.public_keys()
 
     async def _source(self, image: str) -> str | CloudCallFailed:
         """Return the address of an image, or why there is none; many machines of one image look it up once."""
@@ -76,44 +59,48 @@ class GceMachines(CloudMachines):
             return failed
 
     async def _insert(
-        self, machine_spec: MachineSpec, source: str | CloudCallFailed, public_keys: Mapping[str, str]
-    ) -> Outcome:
+        self, machine_spec: port.MachineSpec, source: str | CloudCallFailed, public_keys: Mapping[str, str]
+    ) -> port.Outcome:
         key, native = machine_spec.key, name_of(machine_spec.key)
         if isinstance(source, CloudCallFailed):
             return source.outcome_for(key)
-        needed = machine_spec.resources.get(ResourceKind.SSH_KEY)
+        needed = machine_spec.resources.get(port.ResourceKind.SSH_KEY)
         if needed and needed not in public_keys:
-            return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no SSH key {needed!r} in the project")
+            return port.CallRefused(key, port.RefusalReason.NOT_FOUND, f"there is no SSH key {needed!r} in the project")
         try:
             fields = insert_fields(machine_spec, source, public_keys, await self._calls.settings())
             operation = await self._calls.call("instances.insert", **fields)
             if not is_finished(operation):
                 self._failures.pop(key, None)
                 self._operations[key] = str(operation.name)
-                return CallAccepted(key, native)
+                return port.CallAccepted(key, native)
             return await self._existing(key)  # a new call is never finished at once: it is an earlier one of ours
         except CloudCallFailed as failed:
             if failed.call == "instances.insert" and failed.status == 409:
                 return await self._existing(key)
             raise
 
-    async def _existing(self, key: str) -> Outcome:
+    async def _existing(self, key: str) -> port.Outcome:
         """Return the outcome of a create whose machine was created before."""
         native = name_of(key)
         instance = await found_or_none(self._calls.call("instances.get", instance=native))
         if instance is None:
-            return CallRefused(key, RefusalReason.CONFLICT, "the machine of this key was created, and deleted")
+            return port.CallRefused(
+                key, port.RefusalReason.CONFLICT, "the machine of this key was created, and deleted"
+            )
         if key_of(instance) != key:
-            return CallRefused(key, RefusalReason.CONFLICT, f"{native} exists, and has another key")
-        return AlreadyDone(key, native)
+            return port.CallRefused(key, port.RefusalReason.CONFLICT, f"{native} exists, and has another key")
+        return port.AlreadyDone(key, native)
 
     # --- what became of the calls ------------------------------------------------------------------------------------
 
-    async def failed_machines(self, listed: Collection[Observation], keys: Collection[str] | None) -> list[Observation]:
+    async def failed_machines(
+        self, listed: Collection[port.Observation], keys: Collection[str] | None
+    ) -> list[port.Observation]:
         """Return the machines that were never created, of those that a complete listing does not contain."""
         for machine in listed:
             self._failures.pop(machine.key, None)
-            if machine.state is not MachineState.PENDING:
+            if machine.state is not port.MachineState.PENDING:
                 self._operations.pop(machine.key, None)
         shown = {machine.key for machine in listed}
         unseen = [key for key in self._operations if key not in shown and (keys is None or key in keys)]
@@ -134,37 +121,36 @@ class GceMachines(CloudMachines):
         failed = failed_operation("instances.insert", operation)
         if failed is not None:
             details = {"reason": failed.outcome.message}
-            self._failures[key] = Observation(key, name_of(key), MachineState.FAILED, failed.code, details=details)
+            self._failures[key] = port.Observation(
+                key, name_of(key), port.MachineState.FAILED, failed.code, details=details
+            )
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
-    async def _act(self, action: MachineAction, handle: MachineHandle) -> Outcome:
+    async def _act(self, action: port.MachineAction, handle: port.MachineHandle) -> port.Outcome:
         """Carry out an action on a machine; raises `CloudCallFailed`."""
-        if action is MachineAction.TERMINATE and self._failures.pop(handle.key, None) is not None:
-            return AlreadyDone(handle.key)  # it was never created
+        if action is port.MachineAction.TERMINATE and self._failures.pop(handle.key, None) is not None:
+            return port.AlreadyDone(handle.key)  # it was never created
         try:
             await self._send(ACTIONS[action].call, handle)
         except CloudCallFailed as failed:
-            if is_not_ready(failed) or failed.why in (RefusalReason.INVALID, RefusalReason.CONFLICT):
-                return await self._after_refusal(action, handle, failed)
+            if is_not_ready(failed) or failed.why in (port.RefusalReason.INVALID, port.RefusalReason.CONFLICT):
+                native, how = name_of(handle.key), ACTIONS[action]
+                state = str((await self._calls.call("instances.get", instance=native)).status)
+                if action is port.MachineAction.RESUME and state in STOPPED:
+                    await self._send("instances.start", handle)
+                    return port.CallAccepted(handle.key, native)
+                if state in how.done_states:
+                    return port.AlreadyDone(handle.key, native)
+                if state in how.possible_states and not is_not_ready(failed):
+                    return failed.outcome_for(handle.key)
+                text = f"the machine is {state}; {failed.outcome.message}"
+                return port.CallRefused(handle.key, port.RefusalReason.CONFLICT, text)
             raise
-        if action is MachineAction.TERMINATE:
+        if action is port.MachineAction.TERMINATE:
             self.deleting[name_of(handle.key)] = None
-        return CallAccepted(handle.key, name_of(handle.key))
+        return port.CallAccepted(handle.key, name_of(handle.key))
 
-    async def _send(self, call: str, handle: MachineHandle) -> None:
+    async def _send(self, call: str, handle: port.MachineHandle) -> None:
         fields = {"request_id": request_id(call, handle.key, handle.token)} if handle.token else {}
         await self._calls.call(call, instance=name_of(handle.key), **fields)
-
-    async def _after_refusal(self, action: MachineAction, handle: MachineHandle, refused: CloudCallFailed) -> Outcome:
-        native, how = name_of(handle.key), ACTIONS[action]
-        state = str((await self._calls.call("instances.get", instance=native)).status)
-        if action is MachineAction.RESUME and state in STOPPED:
-            await self._send("instances.start", handle)
-            return CallAccepted(handle.key, native)
-        if state in how.done_states:
-            return AlreadyDone(handle.key, native)
-        if state in how.possible_states and not is_not_ready(refused):
-            return refused.outcome_for(handle.key)
-        text = f"the machine is {state}; {refused.outcome.message}"
-        return CallRefused(handle.key, RefusalReason.CONFLICT, text)

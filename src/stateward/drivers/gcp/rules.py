@@ -11,18 +11,11 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from stateward.drivers import port
 from stateward.drivers.cloud.errors import CloudCallFailed, found_or_none, refusal
 from stateward.drivers.cloud.networks import rules_of
 from stateward.drivers.gcp.client import GceClient
 from stateward.drivers.gcp.names import OWN_NAMES, last_part, name_of, read_record, write_record
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CloudResource,
-    Outcome,
-    RefusalReason,
-    ResourceKind,
-)
 from stateward.drivers.security_rules import ANY, SecurityRule
 
 ALLOW_PRIORITY, DENY_PRIORITY = 1000, 65533
@@ -39,7 +32,7 @@ class SecurityGroups:
     def __init__(self, calls: GceClient) -> None:
         self._calls = calls
 
-    async def ensure(self, resource: CloudResource) -> Outcome:
+    async def ensure(self, resource: port.CloudResource) -> port.Outcome:
         """Give a group exactly its rules; raises `CloudCallFailed`."""
         wanted = wanted_firewalls(resource, (await self._calls.settings()).region)
         present = await self._present(resource.key)
@@ -54,30 +47,32 @@ class SecurityGroups:
             raise
         surplus = {name: firewall for name, firewall in present.items() if name not in wanted}
         await self._delete(surplus)
-        return (CallAccepted if changed or surplus else AlreadyDone)(resource.key, tag)
+        return (port.CallAccepted if changed or surplus else port.AlreadyDone)(resource.key, tag)
 
-    async def remove(self, resource: CloudResource) -> Outcome:
+    async def remove(self, resource: port.CloudResource) -> port.Outcome:
         """Remove a group that no machine is in; raises `CloudCallFailed`."""
         tag, present = name_of(resource.key), await self._present(resource.key)
         if not present:
-            return AlreadyDone(resource.key, tag)
+            return port.AlreadyDone(resource.key, tag)
         async for page in self._calls.pages("instances.aggregated_list", filter=f"labels.{tag}:*"):
             for zone in page.items.values():
                 if zone.instances:
                     text = f"machine {zone.instances[0].name} is in the security group"
-                    raise refusal("firewalls.delete", RefusalReason.IN_USE, text)
+                    raise refusal("firewalls.delete", port.RefusalReason.IN_USE, text)
         await self._delete(present)
-        return CallAccepted(resource.key, tag)
+        return port.CallAccepted(resource.key, tag)
 
-    async def listing(self, region: str) -> list[CloudResource]:
+    async def listing(self, region: str) -> list[port.CloudResource]:
         """List the groups that were made for a region; raises `CloudCallFailed`."""
         resources = []
         async for page in self._calls.pages("firewalls.list", filter=OWN_NAMES):
             for firewall in page.items:
                 record = read_record(firewall.description)
                 if record is not None and record.region == region:
-                    kind, network = ResourceKind.SECURITY_GROUP, last_part(firewall.network)
-                    resources.append(CloudResource(kind, record.key, record.name, network, native_id=firewall.name))
+                    kind, network = port.ResourceKind.SECURITY_GROUP, last_part(firewall.network)
+                    resources.append(
+                        port.CloudResource(kind, record.key, record.name, network, native_id=firewall.name)
+                    )
         return resources
 
     async def _present(self, key: str) -> dict[str, Any]:
@@ -106,7 +101,7 @@ class SecurityGroups:
             await found_or_none(self._calls.change("firewalls.delete", firewall=name))
 
 
-def wanted_firewalls(resource: CloudResource, region: str) -> dict[str, dict[str, object]]:
+def wanted_firewalls(resource: port.CloudResource, region: str) -> dict[str, dict[str, object]]:
     """Return the firewall rules of a group by name; raises `BadInput` for bad rules."""
     rules, tag = rules_of(resource), name_of(resource.key)
     base: dict[str, object] = {
@@ -119,7 +114,10 @@ def wanted_firewalls(resource: CloudResource, region: str) -> dict[str, dict[str
     if any(not rule.inbound for rule in rules):
         name = f"{tag}-{_digest('EGRESS', 'denied')}"
         firewalls[name] = {**base, "name": name, **_deny("EGRESS")}
-    for (inbound, cidr), allowed in _by_range(rules).items():
+    grouped: defaultdict[tuple[bool, str], list[SecurityRule]] = defaultdict(list)
+    for rule in sorted(rules):
+        grouped[rule.inbound, rule.cidr].append(rule)
+    for (inbound, cidr), allowed in grouped.items():
         direction, ranges = ("INGRESS", "source_ranges") if inbound else ("EGRESS", "destination_ranges")
         name = f"{tag}-{_digest(direction, cidr)}"
         how = {"direction": direction, "priority": ALLOW_PRIORITY, ranges: [cidr], "allowed": _allowed(allowed)}
@@ -143,13 +141,6 @@ def _deny(direction: str) -> dict[str, object]:
     ranges = "source_ranges" if direction == "INGRESS" else "destination_ranges"
     everything = [{"I_p_protocol": "all"}]
     return {"direction": direction, "priority": DENY_PRIORITY, ranges: [EVERYWHERE], "denied": everything}
-
-
-def _by_range(rules: Iterable[SecurityRule]) -> dict[tuple[bool, str], list[SecurityRule]]:
-    grouped: defaultdict[tuple[bool, str], list[SecurityRule]] = defaultdict(list)
-    for rule in sorted(rules):
-        grouped[rule.inbound, rule.cidr].append(rule)
-    return grouped
 
 
 def _allowed(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:

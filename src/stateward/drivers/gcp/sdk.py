@@ -21,8 +21,8 @@ from requests.exceptions import ConnectionError as RequestsConnectionError
 from requests.exceptions import ConnectTimeout, RequestException
 from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnectionError
 
+from stateward.credential_fields import CredentialMissing
 from stateward.drivers.cloud.settings import keep_out_of_logs
-from stateward.drivers.credential_fields import CredentialMissing
 from stateward.drivers.gcp.settings import GceSettings, ServiceAccount
 
 __all__ = [

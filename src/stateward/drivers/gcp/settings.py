@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from stateward.credential_fields import HIDDEN, CredentialMissing, read_text
 from stateward.drivers.cloud.settings import (
     HiddenCredential,
     address_parts,
@@ -16,7 +17,6 @@ from stateward.drivers.cloud.settings import (
     is_this_host,
     seconds_option,
 )
-from stateward.drivers.credential_fields import HIDDEN, CredentialMissing, read_text
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 from stateward.naming import is_credential_reference
@@ -121,16 +121,12 @@ def read_service_account(reference: str) -> ServiceAccount:
     if not is_credential_reference(reference):  # it may be the secret itself, so it is not shown
         raise CredentialMissing(HIDDEN, f"the reference must be {REFERENCE_MEANS}")
     if scheme == "env":
-        return _from_environment(reference, rest)
+        name = f"{rest}_{VARIABLE}"
+        value = environ.get(name, "").strip()
+        if not value:
+            raise CredentialMissing(reference, f"{name} is not set")
+        return _account(reference, value if value.startswith("{") else read_text(reference, Path(value)))
     return _account(reference, read_text(reference, Path(rest)))
-
-
-def _from_environment(reference: str, prefix: str) -> ServiceAccount:
-    name = f"{prefix}_{VARIABLE}"
-    value = environ.get(name, "").strip()
-    if not value:
-        raise CredentialMissing(reference, f"{name} is not set")
-    return _account(reference, value if value.startswith("{") else read_text(reference, Path(value)))
 
 
 def _account(reference: str, content: str) -> ServiceAccount:

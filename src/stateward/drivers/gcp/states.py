@@ -54,14 +54,30 @@ def insert_fields(
     disk: dict[str, object] = {"source_image": source_image}
     if machine_spec.disk_gib is not None:
         disk["disk_size_gb"] = machine_spec.disk_gib
+    network, subnet = (machine_spec.resources.get(kind) for kind in (ResourceKind.NETWORK, ResourceKind.SUBNET))
+    interface: dict[str, object] = {}
+    if subnet:
+        interface["subnetwork"] = f"regions/{settings.region}/subnetworks/{subnet}"
+    elif network:
+        interface["network"] = f"global/networks/{network}"
+    if settings.has_public_address:
+        interface["access_configs"] = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}]
+    items = {KEY_LABEL: machine_spec.key, NAME_ITEM: machine_spec.name}
+    items["block-project-ssh-keys"] = "TRUE"  # keys of the whole project let nobody into our machines
+    key = machine_spec.resources.get(ResourceKind.SSH_KEY)
+    if keys := dict.fromkeys((*([public_keys[key]] if key else []), *authorized_keys_of(machine_spec))):
+        user = machine_spec.user or DEFAULT_USER
+        if not USER.fullmatch(user):
+            raise BadInput("user", user, "the name of a user: letters, digits and . _ -")
+        items |= {"ssh-keys": "\n".join(f"{user}:{public_key}" for public_key in keys), "enable-oslogin": "FALSE"}
     instance = {
         "name": name_of(machine_spec.key),
         "machine_type": f"zones/{settings.zone}/machineTypes/{machine_spec.spec}",
         "labels": labels_of(machine_spec, groups),
         "tags": {"items": groups},
-        "metadata": {"items": _metadata(machine_spec, public_keys)},
+        "metadata": {"items": [{"key": name, "value": value} for name, value in items.items()]},
         "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],
-        "network_interfaces": [_interface(machine_spec, settings)],
+        "network_interfaces": [interface],
     }
     return {"instance_resource": instance, "request_id": request_id("insert", machine_spec.key)}
 
@@ -80,30 +96,6 @@ def labels_of(machine_spec: MachineSpec, groups: Sequence[str]) -> dict[str, str
 
 def _plain_label(text: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
-
-
-def _metadata(machine_spec: MachineSpec, public_keys: Mapping[str, str]) -> list[dict[str, str]]:
-    items = {KEY_LABEL: machine_spec.key, NAME_ITEM: machine_spec.name}
-    items["block-project-ssh-keys"] = "TRUE"  # keys of the whole project let nobody into our machines
-    key = machine_spec.resources.get(ResourceKind.SSH_KEY)
-    if keys := dict.fromkeys((*([public_keys[key]] if key else []), *authorized_keys_of(machine_spec))):
-        user = machine_spec.user or DEFAULT_USER
-        if not USER.fullmatch(user):
-            raise BadInput("user", user, "the name of a user: letters, digits and . _ -")
-        items |= {"ssh-keys": "\n".join(f"{user}:{public_key}" for public_key in keys), "enable-oslogin": "FALSE"}
-    return [{"key": name, "value": value} for name, value in items.items()]
-
-
-def _interface(machine_spec: MachineSpec, settings: GceSettings) -> dict[str, object]:
-    network, subnet = (machine_spec.resources.get(kind) for kind in (ResourceKind.NETWORK, ResourceKind.SUBNET))
-    interface: dict[str, object] = {}
-    if subnet:
-        interface["subnetwork"] = f"regions/{settings.region}/subnetworks/{subnet}"
-    elif network:
-        interface["network"] = f"global/networks/{network}"
-    if settings.has_public_address:
-        interface["access_configs"] = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}]
-    return interface
 
 
 # --- observing -------------------------------------------------------------------------------------------------------

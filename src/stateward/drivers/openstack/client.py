@@ -10,15 +10,8 @@ from msgspec.structs import replace
 
 from stateward.drivers.cloud.client import THREADS, BlockingClient
 from stateward.drivers.cloud.errors import CloudCallFailed
+from stateward.drivers.openstack import sdk
 from stateward.drivers.openstack.errors import classify_answer, classify_error
-from stateward.drivers.openstack.sdk import (
-    LOGIN_ERRORS,
-    SDK_ERRORS,
-    CloudSession,
-    HttpAnswer,
-    NotSent,
-    open_session,
-)
 from stateward.drivers.openstack.settings import KeystoneLogin, read_login
 from stateward.drivers.port import CallUnanswered, Meter, ProviderRegion, TransientFailure
 
@@ -39,15 +32,15 @@ class ApiCall(Struct, frozen=True):
         return self.method == "GET"
 
 
-class OpenStackClient(BlockingClient[CloudSession]):
+class OpenStackClient(BlockingClient[sdk.CloudSession]):
     """Calls to the services of one region."""
 
-    sdk_errors, login_errors = (*SDK_ERRORS, NotSent), LOGIN_ERRORS
+    sdk_errors, login_errors = (*sdk.SDK_ERRORS, sdk.NotSent), sdk.LOGIN_ERRORS
 
     def __init__(self, provider_region: ProviderRegion, meter: Meter) -> None:
         super().__init__(provider_region, meter, KeystoneLogin())
 
-    async def call(self, call: ApiCall) -> HttpAnswer:
+    async def call(self, call: ApiCall) -> sdk.HttpAnswer:
         """Make one call, and return its answer; raises only `CloudCallFailed`."""
         answer = await self._send(
             call.name,
@@ -82,15 +75,15 @@ class OpenStackClient(BlockingClient[CloudSession]):
                 return
             call = replace(call, params={**call.params, "marker": marker})
 
-    def _connect(self) -> CloudSession:
+    def _connect(self) -> sdk.CloudSession:
         self._credential = login = read_login(self._region.credential)
-        return open_session(self._region, login, THREADS)
+        return sdk.open_session(self._region, login, THREADS)
 
-    def _close(self, session: CloudSession) -> None:
+    def _close(self, session: sdk.CloudSession) -> None:
         session.close()
 
 
-def records_in(call: ApiCall, answer: HttpAnswer, field: str) -> list[dict[str, Any]]:
+def records_in(call: ApiCall, answer: sdk.HttpAnswer, field: str) -> list[dict[str, Any]]:
     """Return the records of a page; raises `CloudCallFailed` for an answer without any, such as a proxy's page."""
     records = answer.body.get(field) if isinstance(answer.body, dict) else None
     if not isinstance(records, list):
@@ -98,7 +91,7 @@ def records_in(call: ApiCall, answer: HttpAnswer, field: str) -> list[dict[str, 
     return records
 
 
-def has_next_page(answer: HttpAnswer, field: str) -> bool:
+def has_next_page(answer: sdk.HttpAnswer, field: str) -> bool:
     """Tell whether a page has a link to the next one."""
     return _next_marker(answer.body, field) is not None
 

@@ -8,6 +8,7 @@ lost, a retry reboots again.
 
 from collections.abc import Collection
 
+from stateward.drivers import port
 from stateward.drivers.cloud.driver import CloudDriver
 from stateward.drivers.openstack.client import OpenStackClient
 from stateward.drivers.openstack.images import OpenStackImages
@@ -15,13 +16,6 @@ from stateward.drivers.openstack.listing import PAGE_SIZE, ServerLister
 from stateward.drivers.openstack.machines import OpenStackMachines
 from stateward.drivers.openstack.networks import OpenStackResources
 from stateward.drivers.openstack.settings import read_settings
-from stateward.drivers.port import (
-    Capabilities,
-    Idempotency,
-    MachineListing,
-    Meter,
-    ProviderRegion,
-)
 
 MAX_BULK = 20
 """How many servers share one search for their keys; each is created by a call of its own."""
@@ -37,11 +31,11 @@ class OpenStackDriver(CloudDriver):
     `read_timeout`, and `settle_time`, the time after which a create without an answer may be repeated (all in seconds).
     """
 
-    def __init__(self, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> None:
+    def __init__(self, provider_region: port.ProviderRegion, meter: port.Meter = lambda _: None) -> None:
         settings = read_settings(provider_region)
-        self.caps = Capabilities(
+        self.caps = port.Capabilities(
             settings.suspend.suspension,
-            Idempotency.TAG,
+            port.Idempotency.TAG,
             max_bulk=MAX_BULK,
             page_size=PAGE_SIZE,
             listing_lag_s=LISTING_LAG_S,
@@ -53,6 +47,6 @@ class OpenStackDriver(CloudDriver):
         machines = OpenStackMachines(self._calls, self._lister, images, resources, settings)
         super().__init__(provider_region, self._calls, machines, resources, images)
 
-    async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
+    async def observe(self, keys: Collection[str] | None = None) -> port.MachineListing:
         """List all our machines here, or those with these keys."""
         return (await self._lister.list_servers(keys)).listing()

@@ -8,27 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from stateward.drivers.cloud.errors import (
-    REJECTED,
-    CloudCallFailed,
-    ErrorTable,
-    FailedOutcome,
-    NoRefusal,
-    first_line,
-    message_of,
-    not_answered,
-    not_connected,
-    retry_after_s,
-)
-from stateward.drivers.openstack.sdk import (
-    ABSENCE_ERRORS,
-    LOGIN_ERRORS,
-    HttpAnswer,
-    HttpError,
-    NotSent,
-    Unauthorized,
-    was_never_sent,
-)
+from stateward.drivers.cloud import errors
+from stateward.drivers.openstack import sdk
 from stateward.drivers.port import CallRefused, RefusalReason
 from stateward.errors import StatewardError
 
@@ -39,7 +20,7 @@ FAULTS = {
 }
 """The reasons that only the text of an error shows, or that of a server's fault."""
 
-TABLE = ErrorTable(
+TABLE = errors.ErrorTable(
     codes={},
     patterns={
         **FAULTS,
@@ -53,12 +34,14 @@ TABLE = ErrorTable(
         405: RefusalReason.UNABLE,
         406: RefusalReason.UNABLE,
         409: RefusalReason.CONFLICT,
-        413: NoRefusal.THROTTLED,
+        413: errors.NoRefusal.THROTTLED,
         501: RefusalReason.UNABLE,
     },
 )
 
-LOGIN_TABLE = ErrorTable(codes={}, statuses={**dict.fromkeys(range(500), RefusalReason.AUTH), 413: NoRefusal.THROTTLED})
+LOGIN_TABLE = errors.ErrorTable(
+    codes={}, statuses={**dict.fromkeys(range(500), RefusalReason.AUTH), 413: errors.NoRefusal.THROTTLED}
+)
 """The meaning of Keystone's answers to a login."""
 
 
@@ -67,44 +50,44 @@ def fault_reason(text: str) -> RefusalReason | None:
     return next((why for pattern, why in FAULTS.items() if re.search(pattern, text)), None)
 
 
-def classify_answer(call: str, answer: HttpAnswer, *, reads: bool) -> CloudCallFailed:
+def classify_answer(call: str, answer: sdk.HttpAnswer, *, reads: bool) -> errors.CloudCallFailed:
     """Return the failure that an answer with an error status means."""
     kind, message = error_of(answer)
-    status, after = answer.status, retry_after_s(answer.headers)
+    status, after = answer.status, errors.retry_after_s(answer.headers)
     text = f"{status} {kind}: {message}" if kind else f"{status}: {message}"
-    if status == REJECTED:
-        outcome: FailedOutcome = CallRefused("", RefusalReason.AUTH, text)
+    if status == errors.REJECTED:
+        outcome: errors.FailedOutcome = CallRefused("", RefusalReason.AUTH, text)
     elif status in (413, 429) and after is None and fault_reason(text) is RefusalReason.QUOTA:
         outcome = CallRefused("", RefusalReason.QUOTA, text)
     else:
         outcome = TABLE.outcome(status, kind, text, reads=reads, retry_after_s=after)
-    return CloudCallFailed(call, kind or str(status), outcome, status)
+    return errors.CloudCallFailed(call, kind or str(status), outcome, status)
 
 
-def classify_error(call: str, error: Exception, *, reads: bool) -> CloudCallFailed:
+def classify_error(call: str, error: Exception, *, reads: bool) -> errors.CloudCallFailed:
     """Return the failure that an error of the SDK means."""
-    if isinstance(error, NotSent):
+    if isinstance(error, sdk.NotSent):
         return _not_sent(call, error.error)
-    return not_answered(call, error, is_harmless=reads or was_never_sent(error))
+    return errors.not_answered(call, error, is_harmless=reads or sdk.was_never_sent(error))
 
 
-def _not_sent(call: str, error: Exception) -> CloudCallFailed:
+def _not_sent(call: str, error: Exception) -> errors.CloudCallFailed:
     """Return the failure of a call whose token or endpoint could not be fetched; certainly nothing was done."""
-    if isinstance(error, Unauthorized):
-        return not_connected(call, error, (Unauthorized,), REJECTED)
-    if isinstance(error, (StatewardError, *LOGIN_ERRORS, *ABSENCE_ERRORS)):
-        return not_connected(call, error, LOGIN_ERRORS)
-    if not isinstance(error, HttpError):
-        return not_answered(call, error, is_harmless=True)
-    after, status = retry_after_s(getattr(error.response, "headers", {})), int(error.http_status or 0)
-    outcome = LOGIN_TABLE.outcome(status, "", message_of(error), reads=True, retry_after_s=after)
-    return CloudCallFailed(call, type(error).__name__, outcome)
+    if isinstance(error, sdk.Unauthorized):
+        return errors.not_connected(call, error, (sdk.Unauthorized,), errors.REJECTED)
+    if isinstance(error, (StatewardError, *sdk.LOGIN_ERRORS, *sdk.ABSENCE_ERRORS)):
+        return errors.not_connected(call, error, sdk.LOGIN_ERRORS)
+    if not isinstance(error, sdk.HttpError):
+        return errors.not_answered(call, error, is_harmless=True)
+    after, status = errors.retry_after_s(getattr(error.response, "headers", {})), int(error.http_status or 0)
+    outcome = LOGIN_TABLE.outcome(status, "", errors.message_of(error), reads=True, retry_after_s=after)
+    return errors.CloudCallFailed(call, type(error).__name__, outcome)
 
 
-def error_of(answer: HttpAnswer) -> tuple[str, str]:
+def error_of(answer: sdk.HttpAnswer) -> tuple[str, str]:
     """Return the type and the message of an error: each service puts them into its own shape of JSON."""
     body: Any = answer.body
     for inner in body.values() if isinstance(body, Mapping) else ():
         if isinstance(inner, Mapping) and "message" in inner:
-            return str(inner.get("type") or ""), first_line(str(inner["message"]))
-    return "", first_line(answer.text[:500])
+            return str(inner.get("type") or ""), errors.first_line(str(inner["message"]))
+    return "", errors.first_line(answer.text[:500])

@@ -50,7 +50,17 @@ class OpenStackImages(CloudImages[NovaFlavor, GlanceImage]):
         """Find an image by its id, or the newest with a name."""
         if (known := self._found.get(image)) is not None:
             return known
-        described = await self._find_image(image)
+        if UUID.fullmatch(image):
+            answer = await self._calls.call(ApiCall("GetImage", "image", "GET", f"/images/{image}"))
+            images = [answer.body] if isinstance(answer.body, dict) else []
+        else:
+            call = ApiCall("ListImages", "image", "GET", "/images", params={"name": image, "status": "active"})
+            images = [candidate async for page in self._calls.pages(call, "images") for candidate in page]
+        usable = [candidate for candidate in images if candidate.get("status") == "active"]
+        if not usable:
+            raise refusal("ListImages", RefusalReason.NOT_FOUND, f"there is no active image {image!r} here")
+        newest = max(usable, key=lambda candidate: (str(candidate.get("created_at", "")), str(candidate["id"])))
+        described = GlanceImage(str(newest["id"]), int(newest.get("min_ram") or 0), int(newest.get("min_disk") or 0))
         self._found.put(image, described)
         return described
 
@@ -68,19 +78,6 @@ class OpenStackImages(CloudImages[NovaFlavor, GlanceImage]):
         return {flavor.native_id: flavor for flavor in every} | {
             flavor.name: flavor for flavor in every
         }  # a name counts first
-
-    async def _find_image(self, image: str) -> GlanceImage:
-        if UUID.fullmatch(image):
-            answer = await self._calls.call(ApiCall("GetImage", "image", "GET", f"/images/{image}"))
-            images = [answer.body] if isinstance(answer.body, dict) else []
-        else:
-            call = ApiCall("ListImages", "image", "GET", "/images", params={"name": image, "status": "active"})
-            images = [candidate async for page in self._calls.pages(call, "images") for candidate in page]
-        usable = [candidate for candidate in images if candidate.get("status") == "active"]
-        if not usable:
-            raise refusal("ListImages", RefusalReason.NOT_FOUND, f"there is no active image {image!r} here")
-        newest = max(usable, key=lambda candidate: (str(candidate.get("created_at", "")), str(candidate["id"])))
-        return GlanceImage(str(newest["id"]), int(newest.get("min_ram") or 0), int(newest.get("min_disk") or 0))
 
 
 def _flavor(shown: dict[str, Any]) -> NovaFlavor:

@@ -25,16 +25,11 @@ from email.utils import parsedate_to_datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.drivers import port
 from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.cloud.machines import FoundMachines
 from stateward.drivers.openstack.client import ApiCall, OpenStackClient, has_next_page, records_in
 from stateward.drivers.openstack.states import is_scheduling, is_unreadable, key_of, observation
-from stateward.drivers.port import (
-    MachineState,
-    Observation,
-    RefusalReason,
-    TransientFailure,
-)
 
 PAGE_SIZE = 1000
 """The usual limit of a page; a cloud may have another one."""
@@ -56,7 +51,7 @@ class ServerPages(Struct):
     """What the pages of one listing have shown so far: our own servers by id."""
 
     # bounded by: one listing
-    machines: dict[str, Observation] = {}  # a server is on two pages if another one was created meanwhile
+    machines: dict[str, port.Observation] = {}  # a server is on two pages if another one was created meanwhile
     number: int = 0
     failed: CloudCallFailed | None = None
     time: datetime | None = None
@@ -129,17 +124,17 @@ class ServerLister:
         try:
             server = await self._calls.record(ApiCall("GetServer", "compute", "GET", f"/servers/{native}"), "server")
         except CloudCallFailed as failed:
-            if failed.why is not RefusalReason.NOT_FOUND:
+            if failed.why is not port.RefusalReason.NOT_FOUND:
                 return failed
         else:
-            if observation(server).state is not MachineState.TERMINATED:
+            if observation(server).state is not port.MachineState.TERMINATED:
                 return _incomplete("ServerMissing", f"the server {native} exists, and the listing does not show it")
         self._known.discard(native)
         return None
 
 
 def _incomplete(code: str, text: str) -> CloudCallFailed:
-    return CloudCallFailed("ListServers", code, TransientFailure("", text))
+    return CloudCallFailed("ListServers", code, port.TransientFailure("", text))
 
 
 def _time_of(headers: Mapping[str, str]) -> datetime:

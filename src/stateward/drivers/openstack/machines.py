@@ -24,35 +24,15 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
+from stateward.drivers import port
+from stateward.drivers.cloud import machines
 from stateward.drivers.cloud.errors import CloudCallFailed, found_or_none, outcome_of
-from stateward.drivers.cloud.machines import (
-    GONE,
-    CloudMachines,
-    FoundMachines,
-    Remembered,
-    age_rank,
-    each_outcome,
-    existing_outcome,
-)
 from stateward.drivers.openstack.client import ApiCall, OpenStackClient
 from stateward.drivers.openstack.images import OpenStackImages
 from stateward.drivers.openstack.listing import ServerLister
 from stateward.drivers.openstack.networks import OpenStackResources
 from stateward.drivers.openstack.settings import OpenStackSettings, SuspendWay
 from stateward.drivers.openstack.states import KEY_TEXT, MAX_TEXT, ServerPlan, create_body, states_of
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    CallUnanswered,
-    MachineAction,
-    MachineHandle,
-    MachineSpec,
-    Observation,
-    Outcome,
-    RefusalReason,
-    ResourceKind,
-)
 
 REMEMBERED = timedelta(days=1)
 """How far back the search for deleted servers goes; a create is not repeated after that."""
@@ -121,7 +101,7 @@ def guard_of(project: str, region: str) -> CreateGuard:  # noqa: ARG001 - they a
     return CreateGuard()
 
 
-class OpenStackMachines(CloudMachines):
+class OpenStackMachines(machines.CloudMachines):
     """Creates servers and acts on them; remembers the tokens of reboots, because Nova would repeat a reboot."""
 
     def __init__(
@@ -134,9 +114,9 @@ class OpenStackMachines(CloudMachines):
     ) -> None:
         self._calls, self._lister, self._images, self._resources = calls, lister, images, resources
         self._settings, self._way = settings, settings.suspend
-        self._rebooted = Remembered[str]()
+        self._rebooted = machines.Remembered[str]()
 
-    async def create(self, wanted: Mapping[str, MachineSpec]) -> Mapping[str, Outcome]:
+    async def create(self, wanted: Mapping[str, port.MachineSpec]) -> Mapping[str, port.Outcome]:
         """Create machines; raises `CloudCallFailed`."""
         if not wanted:
             return {}
@@ -146,59 +126,69 @@ class OpenStackMachines(CloudMachines):
                 await stack.enter_async_context(guard.lock(key))
             return await self._create_absent(guard, wanted)
 
-    async def _create_absent(self, guard: CreateGuard, wanted: Mapping[str, MachineSpec]) -> dict[str, Outcome]:
+    async def _create_absent(
+        self, guard: CreateGuard, wanted: Mapping[str, port.MachineSpec]
+    ) -> dict[str, port.Outcome]:
         live, changed = await asyncio.gather(
             self._lister.list_servers(wanted), self._lister.list_changes(datetime.now(UTC) - REMEMBERED, wanted)
         )
-        present = FoundMachines([*live.machines, *changed.machines]).by_key()
+        present = machines.FoundMachines([*live.machines, *changed.machines]).by_key()
         failed = live.failed or changed.failed
         if failed is not None:  # what was listed exists, and of the others nothing is known
-            existing = {key: existing_outcome(machine) for key, machine in present.items() if machine.state not in GONE}
+            existing = {
+                key: machines.existing_outcome(machine)
+                for key, machine in present.items()
+                if machine.state not in machines.GONE
+            }
             return {**{key: failed.outcome_for(key) for key in wanted}, **existing}
         for key in present:
             guard.clear(key)
         absent = {key: machine_spec for key, machine_spec in wanted.items() if key not in present}
-        made = await each_outcome(absent, partial(self._make, guard))
-        accepted = {key: outcome for key, outcome in made.items() if isinstance(outcome, CallAccepted)}
+        made = await machines.each_outcome(absent, partial(self._make, guard))
+        accepted = {key: outcome for key, outcome in made.items() if isinstance(outcome, port.CallAccepted)}
         lost = await self._remove_duplicates(accepted, live.time or datetime.now(UTC)) if accepted else {}
         return {
-            **{key: existing_outcome(machine) for key, machine in present.items()},
+            **{key: machines.existing_outcome(machine) for key, machine in present.items()},
             **made,
             **lost,
         }
 
-    async def _make(self, guard: CreateGuard, machine_spec: MachineSpec) -> Outcome:
+    async def _make(self, guard: CreateGuard, machine_spec: port.MachineSpec) -> port.Outcome:
         key = machine_spec.key
         if guard.may_be_accepted(key):
-            return CallUnanswered(key, "an earlier create of this key had no answer, and may still be accepted")
+            return port.CallUnanswered(key, "an earlier create of this key had no answer, and may still be accepted")
         if len(f"{KEY_TEXT}{key}") > MAX_TEXT:
-            return CallRefused(key, RefusalReason.INVALID, f"the key is too long: Nova keeps {MAX_TEXT} characters")
+            return port.CallRefused(
+                key, port.RefusalReason.INVALID, f"the key is too long: Nova keeps {MAX_TEXT} characters"
+            )
         try:
             body = create_body(machine_spec, await self._plan(machine_spec))
             guard.note(key, self._settings.settle_s)  # before it is sent: a cancelled caller learns of no answer
             made = await self._calls.record(ApiCall("CreateServer", "compute", "POST", "/servers", body), "server")
         except CloudCallFailed as failed:
-            if not isinstance(failed.outcome, CallUnanswered):
+            if not isinstance(failed.outcome, port.CallUnanswered):
                 guard.clear(key)
             raise
         guard.clear(key)
-        return CallAccepted(key, str(made["id"]))
+        return port.CallAccepted(key, str(made["id"]))
 
-    async def _plan(self, machine_spec: MachineSpec) -> ServerPlan:
+    async def _plan(self, machine_spec: port.MachineSpec) -> ServerPlan:
         flavor, image = await asyncio.gather(
             self._images.size(machine_spec.spec), self._images.image(machine_spec.image)
         )
-        network = machine_spec.resources.get(ResourceKind.NETWORK, "")
-        if subnet := machine_spec.resources.get(ResourceKind.SUBNET):
+        network = machine_spec.resources.get(port.ResourceKind.NETWORK, "")
+        if subnet := machine_spec.resources.get(port.ResourceKind.SUBNET):
             network = await self._resources.network_of(subnet)
         return ServerPlan(
             flavor.native_id, image.native_id, network, self._settings.zone, self._settings.has_config_drive
         )
 
-    async def _remove_duplicates(self, accepted: Mapping[str, CallAccepted], since: datetime) -> dict[str, Outcome]:
+    async def _remove_duplicates(
+        self, accepted: Mapping[str, port.CallAccepted], since: datetime
+    ) -> dict[str, port.Outcome]:
         """Delete the servers that were just made, where another process has made an older one; returns the outcomes."""
         seen = await self._lister.list_changes(since, accepted)
-        lost: dict[str, Outcome] = {}
+        lost: dict[str, port.Outcome] = {}
         for key, outcome in accepted.items():
             first = _first([machine for machine in seen.machines if machine.key == key], outcome.native_id)
             if first is None:
@@ -206,14 +196,14 @@ class OpenStackMachines(CloudMachines):
             try:
                 await self._calls.call(ApiCall("DeleteServer", "compute", "DELETE", f"/servers/{outcome.native_id}"))
             except CloudCallFailed as failed:
-                lost[key] = CallUnanswered(key, f"{first.native_id} has the same key, and {failed}")
+                lost[key] = port.CallUnanswered(key, f"{first.native_id} has the same key, and {failed}")
             else:
-                lost[key] = AlreadyDone(key, first.native_id)
+                lost[key] = port.AlreadyDone(key, first.native_id)
         return lost
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
-    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
+    async def act(self, action: port.MachineAction, handles: Sequence[port.MachineHandle]) -> Sequence[port.Outcome]:
         """Carry out an action on machines; one outcome for each, in order."""
         unknown = [handle.key for handle in handles if not handle.native_id]
         natives = (await self._lister.list_servers(unknown)).native_ids(unknown)
@@ -221,31 +211,47 @@ class OpenStackMachines(CloudMachines):
         return await asyncio.gather(*work)
 
     async def _act_on(
-        self, action: MachineAction, handle: MachineHandle, natives: Mapping[str, str | CloudCallFailed]
-    ) -> Outcome:
+        self, action: port.MachineAction, handle: port.MachineHandle, natives: Mapping[str, str | CloudCallFailed]
+    ) -> port.Outcome:
         native = handle.native_id or natives.get(handle.key)
         if native is None:
-            return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}")
+            return port.CallRefused(
+                handle.key, port.RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}"
+            )
         if isinstance(native, CloudCallFailed):
             return native.outcome_for(handle.key)
         is_done = await self._carry_out(action, native, handle.token)
-        return (AlreadyDone if is_done else CallAccepted)(handle.key, native)
+        return (port.AlreadyDone if is_done else port.CallAccepted)(handle.key, native)
 
-    async def _carry_out(self, action: MachineAction, native: str, token: str) -> bool:
+    async def _carry_out(self, action: port.MachineAction, native: str, token: str) -> bool:
         """Carry out an action on a server; returns whether it was done already."""
         match action:
-            case MachineAction.TERMINATE:
-                return await self._terminate(native)
-            case MachineAction.REBOOT:
+            case port.MachineAction.TERMINATE:
+                call = self._calls.call(ApiCall("DeleteServer", "compute", "DELETE", f"/servers/{native}"))
+                return await found_or_none(call) is None  # a server that is deleted soon is no longer found
+            case port.MachineAction.REBOOT:
                 return await self._reboot(native, token)
-            case MachineAction.SUSPEND:
-                return await self._suspend(native)
-            case MachineAction.RESUME:
-                return await self._resume(native)
-
-    async def _terminate(self, native: str) -> bool:
-        call = self._calls.call(ApiCall("DeleteServer", "compute", "DELETE", f"/servers/{native}"))
-        return await found_or_none(call) is None  # a server that is deleted soon is no longer found
+            case port.MachineAction.SUSPEND:
+                try:
+                    await self._send(native, SUSPEND[self._way])
+                except CloudCallFailed as failed:
+                    vm_state, task = await self._states_after_conflict(native, failed)
+                    if (not task and vm_state in RESUME) or task in {action.task for action in SUSPEND.values()}:
+                        return True
+                    raise
+                return False
+            case port.MachineAction.RESUME:
+                first = RESUME[FIRST_RESUME[self._way]]
+                try:
+                    await self._send(native, first)
+                except CloudCallFailed as failed:
+                    vm_state, task = await self._states_after_conflict(native, failed)
+                    if (not task and vm_state == "active") or task in {action.task for action in RESUME.values()}:
+                        return True
+                    if task or RESUME.get(vm_state, first) is first:
+                        raise
+                    await self._send(native, RESUME[vm_state])  # somebody suspended it in another way
+                return False
 
     async def _reboot(self, native: str, token: str) -> bool:
         if token and self._rebooted.get(native) == token:
@@ -254,32 +260,9 @@ class OpenStackMachines(CloudMachines):
         self._rebooted[native] = token
         return False
 
-    async def _suspend(self, native: str) -> bool:
-        try:
-            await self._send(native, SUSPEND[self._way])
-        except CloudCallFailed as failed:
-            vm_state, task = await self._states_after_conflict(native, failed)
-            if (not task and vm_state in RESUME) or task in {action.task for action in SUSPEND.values()}:
-                return True
-            raise
-        return False
-
-    async def _resume(self, native: str) -> bool:
-        first = RESUME[FIRST_RESUME[self._way]]
-        try:
-            await self._send(native, first)
-        except CloudCallFailed as failed:
-            vm_state, task = await self._states_after_conflict(native, failed)
-            if (not task and vm_state == "active") or task in {action.task for action in RESUME.values()}:
-                return True
-            if task or RESUME.get(vm_state, first) is first:
-                raise
-            await self._send(native, RESUME[vm_state])  # somebody suspended it in another way
-        return False
-
     async def _states_after_conflict(self, native: str, failed: CloudCallFailed) -> tuple[str, str]:
         """Return the two states of a server that an action was refused for; raises another failure as it is."""
-        if failed.why is not RefusalReason.CONFLICT:
+        if failed.why is not port.RefusalReason.CONFLICT:
             raise failed
         call = ApiCall("GetServer", "compute", "GET", f"/servers/{native}")
         return states_of(await self._calls.record(call, "server"))
@@ -288,8 +271,8 @@ class OpenStackMachines(CloudMachines):
         await self._calls.call(ApiCall(action.name, "compute", "POST", f"/servers/{native}/action", dict(action.body)))
 
 
-def _first(machines: Collection[Observation], own: str) -> Observation | None:
+def _first(seen: Collection[port.Observation], own: str) -> port.Observation | None:
     """Return the oldest live machine of a key, if it is not our own."""
-    live = sorted((machine for machine in machines if machine.state not in GONE), key=age_rank)
+    live = sorted((machine for machine in seen if machine.state not in machines.GONE), key=machines.age_rank)
     is_listed = own in {machine.native_id for machine in live}  # else nobody knows which one is older
     return live[0] if is_listed and live[0].native_id != own else None

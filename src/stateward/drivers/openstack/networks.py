@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from stateward.drivers.cloud.errors import found_or_none, refusal
-from stateward.drivers.cloud.networks import SearchedResources
+from stateward.drivers import port
+from stateward.drivers.cloud.errors import CloudCallFailed, found_or_none, refusal
+from stateward.drivers.cloud.networks import SearchedResources, key_pair_of
 from stateward.drivers.openstack.client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.keys import Keypairs
 from stateward.drivers.openstack.rules import complete_rules
-from stateward.drivers.openstack.states import KEY_TEXT, described_key
+from stateward.drivers.openstack.states import KEY_TEXT, MAX_TEXT, described_key
 from stateward.drivers.port import (
     CloudResource,
     Outcome,
@@ -136,3 +136,72 @@ def create_resource_body(resource: CloudResource) -> dict[str, object]:
             raise BadInput("cidr", cidr, "a range of addresses") from None
         body |= {"network_id": resource.within, "cidr": cidr, "ip_version": version}
     return {NEUTRON_NAMES[resource.kind].one: body}
+
+
+# --- key pairs -------------------------------------------------------------------------------------------------------
+
+# A key pair of Nova belongs to the user of the login. It has no field for a key of ours, so its name contains it. Nova
+# refuses a second one of the same name. The driver makes the pair itself, because newer Novas make none. The private
+# key leaves this process in the outcome only.
+
+START = "stateward-"
+
+
+def keypair_name(resource: port.CloudResource) -> str:
+    """Return the name of a key pair: for people first, and with the key in hexadecimal at its end."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in resource.name)
+    return f"{START}{plain[:60]}-{resource.key.encode().hex()}"
+
+
+def key_in_name(name: str) -> str:
+    """Return the key in the name of a key pair; empty if it is not ours."""
+    if not name.startswith(START):
+        return ""
+    try:
+        return bytes.fromhex(name.rpartition("-")[2]).decode()
+    except ValueError:
+        return ""
+
+
+class Keypairs:
+    """Finds, creates and removes key pairs."""
+
+    def __init__(self, calls: OpenStackClient) -> None:
+        self._calls = calls
+
+    async def ensure(self, resource: port.CloudResource) -> port.Outcome:
+        """Create a key pair, unless there is one of its name; a secret whose answer was lost is lost."""
+        name = keypair_name(resource)
+        if len(name) > MAX_TEXT:
+            return port.CallRefused(
+                resource.key, port.RefusalReason.INVALID, "the key is too long for the name of a key pair"
+            )
+        if any(other.native_id == name for other in await self.listing()):
+            return port.AlreadyDone(resource.key, name)
+        pair = key_pair_of(resource)
+        body = {"keypair": {"name": name, "type": "ssh", "public_key": pair.public}}
+        try:
+            await self._calls.call(ApiCall("CreateKeypair", "compute", "POST", "/os-keypairs", body))
+        except CloudCallFailed as failed:
+            if failed.why is port.RefusalReason.CONFLICT:  # somebody else has just made it
+                return port.AlreadyDone(resource.key, name)
+            raise
+        return port.CallAccepted(resource.key, name, pair.private)
+
+    async def remove(self, resource: port.CloudResource) -> port.Outcome:
+        """Remove the key pairs that carry a key."""
+        names = [pair.native_id for pair in await self.listing() if pair.key == resource.key]
+        deleted = [await self._delete(name) for name in names]
+        return (port.CallAccepted if any(deleted) else port.AlreadyDone)(resource.key, resource.native_id)
+
+    async def listing(self) -> list[port.CloudResource]:
+        """List our key pairs."""
+        call = ApiCall("ListKeypairs", "compute", "GET", "/os-keypairs")
+        names = [str(pair["keypair"]["name"]) async for page in self._calls.pages(call, "keypairs") for pair in page]
+        pairs = [(key_in_name(name), name) for name in names]
+        return [port.CloudResource(port.ResourceKind.SSH_KEY, key, "", native_id=name) for key, name in pairs if key]
+
+    async def _delete(self, name: str) -> bool:
+        path = f"/os-keypairs/{quote(name, safe='')}"
+        call = self._calls.call(ApiCall("DeleteKeypair", "compute", "DELETE", path))
+        return await found_or_none(call) is not None

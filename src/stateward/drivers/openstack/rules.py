@@ -39,13 +39,10 @@ def rule_body(group: str, rule: SecurityRule) -> dict[str, object]:
 def present_rules(group: Mapping[str, Any]) -> dict[SecurityRule, str]:
     """Return the rules that a group has, with their ids, without those that refer to others."""
     return {
-        _rule_of(record): str(record["id"]) for record in group.get("security_group_rules", ()) if not _refers(record)
+        _rule_of(record): str(record["id"])
+        for record in group.get("security_group_rules", ())
+        if not (record.get("remote_group_id") or record.get("remote_address_group_id"))  # for others: no wanted rule is
     }
-
-
-def _refers(shown: Mapping[str, Any]) -> bool:
-    """Tell whether a rule is for another group, or for a set of addresses; no wanted rule is."""
-    return bool(shown.get("remote_group_id") or shown.get("remote_address_group_id"))
 
 
 def _rule_of(shown: Mapping[str, Any]) -> SecurityRule:
@@ -70,23 +67,15 @@ async def complete_rules(calls: OpenStackClient, resource: CloudResource, group:
     wanted = _as_shown(rules | DEFAULT_EGRESS if all(rule.inbound for rule in rules) else rules)
     missing = [rule for shown, rule in sorted(wanted.items()) if shown not in present]
     for rule in missing:
-        await _add(calls, native, rule)
+        path, body = "/security-group-rules", rule_body(native, rule)
+        try:
+            await calls.call(ApiCall("CreateSecurityGroupRule", "network", "POST", path, body))
+        except CloudCallFailed as failed:
+            if failed.code != EXISTS:
+                raise
     kept = {present[rule] for rule in present.keys() & wanted.keys()}
     surplus = [id_ for record in group.get("security_group_rules", ()) if (id_ := str(record["id"])) not in kept]
     for id_ in surplus:
-        await _delete(calls, id_)
+        call = ApiCall("DeleteSecurityGroupRule", "network", "DELETE", f"/security-group-rules/{id_}")
+        await found_or_none(calls.call(call))
     return bool(missing or surplus)
-
-
-async def _delete(calls: OpenStackClient, id_: str) -> None:
-    call = ApiCall("DeleteSecurityGroupRule", "network", "DELETE", f"/security-group-rules/{id_}")
-    await found_or_none(calls.call(call))
-
-
-async def _add(calls: OpenStackClient, group: str, rule: SecurityRule) -> None:
-    path, body = "/security-group-rules", rule_body(group, rule)
-    try:
-        await calls.call(ApiCall("CreateSecurityGroupRule", "network", "POST", path, body))
-    except CloudCallFailed as failed:
-        if failed.code != EXISTS:
-            raise

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from stateward.credential_fields import HIDDEN, CredentialMissing, read_text
 from stateward.drivers.cloud.settings import HiddenCredential, flag_option, seconds_option
-from stateward.drivers.credential_fields import HIDDEN, CredentialMissing, read_text
 from stateward.drivers.port import ProviderRegion, Suspension
 from stateward.errors import BadInput
 from stateward.naming import CREDENTIAL_REFERENCE_MEANS, is_credential_reference

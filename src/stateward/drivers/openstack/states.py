@@ -173,7 +173,10 @@ def observation(server: Mapping[str, Any]) -> Observation:
         "reason": fault,
         "cause": fault_reason(fault),
     }
-    public, private = _addresses(server)
+    every = [address for network in (server.get("addresses") or {}).values() for address in network]
+    every.sort(key=lambda address: int(address.get("version", 4)))
+    first = {str(address.get("OS-EXT-IPS:type")): str(address.get("addr", "")) for address in reversed(every)}
+    public, private = first.get("floating") or str(server.get("accessIPv4") or ""), first.get("fixed", "")
     return Observation(
         key=key_of(server),
         native_id=str(server["id"]),
@@ -184,14 +187,6 @@ def observation(server: Mapping[str, Any]) -> Observation:
         private_ip=private,
         details={name: str(value) for name, value in details.items() if value},
     )
-
-
-def _addresses(server: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the first floating and the first fixed address, IPv4 before IPv6."""
-    every = [address for network in (server.get("addresses") or {}).values() for address in network]
-    every.sort(key=lambda address: int(address.get("version", 4)))
-    first = {str(address.get("OS-EXT-IPS:type")): str(address.get("addr", "")) for address in reversed(every)}
-    return first.get("floating") or str(server.get("accessIPv4") or ""), first.get("fixed", "")
 
 
 def is_scheduling(server: Mapping[str, Any]) -> bool:

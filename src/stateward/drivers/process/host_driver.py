@@ -35,7 +35,6 @@ from stateward.drivers.port import (
     TransientFailure,
 )
 from stateward.drivers.process.errors import BadMachineRecord, MachineLocked, ProcessStillRunning, os_error_text
-from stateward.drivers.process.login_ports import DEFAULT_PORTS, LoginPorts, port_range
 from stateward.drivers.process.machine_dir import (
     MachineDir,
     MachinePhase,
@@ -49,8 +48,12 @@ from stateward.drivers.process.ssh_daemon import HOST_KEY, SSH
 from stateward.drivers.process.supervisor import MachineKind, MachineScan, Milestone, ProcessSupervisor
 from stateward.drivers.ssh_keys import new_ssh_key_pair
 from stateward.errors import BadInput
+from stateward.workloads.host_ports import PortClaims
 
 THREADS = 8
+DEFAULT_PORTS = "20000-29999"
+"""The ports of SSH servers of machines: below those of outgoing connections."""
+
 ENDED_RETENTION_S = 3600.0
 """How long a machine that has ended is still listed."""
 SWEEP_INTERVAL_S = 60.0
@@ -71,7 +74,7 @@ class HostDriver(ABC):
         self._meter = meter
         self._supervisor = ProcessSupervisor(_folder(provider_region), kind, milestone)
         root, ports = self._supervisor.machine_dir.root, provider_region.options.get("ssh_ports", DEFAULT_PORTS)
-        self._ports = LoginPorts(root / SSH / "ports", port_range(ports))
+        self._ports = PortClaims(port_range(ports), root / SSH / "ports")
         self._keep = float(provider_region.options.get("keep", ENDED_RETENTION_S))
         self._swept = time.monotonic()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="machines")
@@ -279,3 +282,12 @@ def _folder(provider_region: ProviderRegion) -> MachineDir:
         return MachineDir(Path(path).absolute())
     except OSError as error:
         raise BadInput("folder", path, f"a folder that can be used ({error.strerror})") from error
+
+
+def port_range(text: str) -> range:
+    """Read a range of ports such as `20000-29999`."""
+    first, dash, last = text.partition("-")
+    numbers = [int(part) if part.strip().isdecimal() else 0 for part in (first, last)]
+    if not dash or not 1024 <= numbers[0] <= numbers[1] <= 65535:
+        raise BadInput("ssh_ports", text, f"two ports from 1024 to 65535, the lower one first, such as {DEFAULT_PORTS}")
+    return range(numbers[0], numbers[1] + 1)

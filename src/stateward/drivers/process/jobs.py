@@ -6,18 +6,17 @@ A suspended machine runs nothing, so a command on it runs into its time-out.
 import asyncio
 import errno
 import os
-import signal
-import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from shlex import quote
 
-from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import CommandFailed
-from stateward.drivers.process.procfs import ProcessId, descendants_of, find_descendants, find_labeled
 from stateward.drivers.ssh.remote_run import SESSION_VARIABLE
+from stateward.procfs import ProcessId, descendants_of, find_by_environment, find_in_group, kill_processes
+from stateward.workloads.confinement.syscalls import open_handle
+from stateward.workloads.log_files import open_plain_file
 
 POLL_INTERVAL_S = 0.01
 
@@ -83,17 +82,11 @@ def _read_result(job: Path) -> str:
 
 
 def _read_tail(path: Path) -> str:
-    """Return the end of a file, at most so much as the server can hold.
-
-    The machine creates the file. A link in its place could lead to a file that only we may read.
-    """
-    with open_handle(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-            raise OSError(errno.EINVAL, f"{path.name} of the machine is not a plain file")
-        with open(handle, "rb", closefd=False) as file:
-            file.seek(max(0, status.st_size - MAX_OUTPUT_BYTES))
-            return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")
+    """Return the end of a file that the machine has written, at most so much as the server can hold."""
+    with open_plain_file(path) as handle:
+        return os.pread(handle, MAX_OUTPUT_BYTES, max(0, os.fstat(handle).st_size - MAX_OUTPUT_BYTES)).decode(
+            errors="replace"
+        )
 
 
 def send_job(pipe: Path, script: Path) -> bool:
@@ -121,7 +114,6 @@ def _remove_job(process: ProcessId, job: Path) -> None:
         discard_file(file)
     if finished:
         return
-    labeled = find_labeled(f"{SESSION_VARIABLE}={job.name}")  # also what has lost its parent, or has another session
-    for pid in sorted({*find_descendants(process.pid, job.name), *descendants_of(labeled)}):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    label = f"{SESSION_VARIABLE}={job.name}".encode()  # also of what has lost its parent, or has another session
+    labeled = find_by_environment(lambda variables: label in variables)
+    kill_processes(descendants_of(labeled | find_in_group(process.pid, job.name)))

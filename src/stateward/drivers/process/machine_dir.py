@@ -23,11 +23,12 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Struct
 
-from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import MachineSpec
 from stateward.drivers.process.errors import BadMachineRecord, MachineLocked
-from stateward.drivers.process.procfs import ProcessId, ProcessStat
-from stateward.drivers.process.trees import clear_tree, remove_tree
+from stateward.procfs import ProcessId, ProcessStat
+from stateward.workloads.confinement.syscalls import open_handle
+from stateward.workloads.lock_files import try_flock, try_lock_file
+from stateward.workloads.trees import clear_tree, remove_tree
 
 
 class MachinePhase(StrEnum):
@@ -205,13 +206,13 @@ class MachineDir:
     def liveness_lock(self, key: str) -> Iterator[int | None]:
         """Take the liveness lock, to pass it to a machine's process; None if a process has it."""
         with open_handle(self.path_of(key) / "alive", os.O_RDWR | os.O_CREAT, 0o600) as handle:
-            yield handle if _try_flock(handle) else None
+            yield handle if try_flock(handle) else None
 
     def is_alive(self, key: str) -> bool:
         """Tell whether a process has the machine's liveness lock."""
         try:
             with open_handle(self.path_of(key) / "alive", os.O_RDWR) as handle:
-                return not _try_flock(handle, fcntl.LOCK_SH)
+                return not try_flock(handle, fcntl.LOCK_SH)
         except FileNotFoundError:
             return False
 
@@ -219,31 +220,6 @@ class MachineDir:
 def open_private(path: str, flags: int) -> int:
     """Open a file that only this user may read; a link is not followed."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def try_lock_file(file: Path) -> int | None:
-    """Return a descriptor that holds a lock file until it is closed; None if another task or process holds it."""
-    handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-    if _try_flock(handle) and _is_same_file(handle, file):
-        return handle
-    os.close(handle)
-    return None
-
-
-def _try_flock(handle: int, how: int = fcntl.LOCK_EX) -> bool:
-    try:
-        fcntl.flock(handle, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_same_file(handle: int, file: Path) -> bool:
-    """Tell whether the locked file is still the one at its path; it may have been removed meanwhile."""
-    try:
-        return os.path.samestat(os.fstat(handle), file.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _sync_folder(path: Path) -> None:

@@ -18,10 +18,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from uuid import UUID
 
-from stateward.drivers.confinement.seccomp import LABEL_LIMIT
 from stateward.drivers.process.errors import ProcessStillRunning
 from stateward.drivers.process.machine_dir import MachineRecord
-from stateward.drivers.process.procfs import (
+from stateward.procfs import (
     PROC,
     ProcessId,
     ProcessStat,
@@ -30,6 +29,7 @@ from stateward.drivers.process.procfs import (
     stat_of,
     this_pid_namespace,
 )
+from stateward.workloads.confinement.seccomp import LABEL_LIMIT
 
 POLL_INTERVAL_S = 0.002
 KILL_TIMEOUT_S = 5.0

@@ -20,10 +20,10 @@ from pathlib import Path
 from secrets import token_hex
 from shlex import quote
 
-from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.process.jobs import discard_file, send_job, write_new_file
-from stateward.drivers.process.procfs import ProcessId, descendants_of, find_in_group
 from stateward.drivers.ssh.remote_run import SESSION_VARIABLE
+from stateward.procfs import ProcessId, descendants_of, find_in_group
+from stateward.workloads.confinement.syscalls import open_handle
 
 PREFIX = "session-"
 STARTED = "started"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.process.machine_dir import MachineRecord
+from stateward.workloads.confinement import Confinement, Sandbox
 
 SIZE_PATTERN = re.compile(r"([1-9][0-9]{0,2})c([1-9][0-9]{0,6})([mg])")
 

@@ -4,7 +4,6 @@ The server is a process of its own (`ssh_server.py`). It holds a lock that the k
 ends, as machines do. A controller that finds the lock free starts another.
 """
 
-import fcntl
 import logging
 import os
 import sys
@@ -12,9 +11,10 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from stateward.drivers.confinement import PATH
-from stateward.drivers.confinement.syscalls import open_handle
-from stateward.drivers.process.spawn import spawn
+from stateward.workloads.confinement import PATH
+from stateward.workloads.confinement.syscalls import open_handle
+from stateward.workloads.lock_files import try_flock
+from stateward.workloads.spawn import spawn
 
 log = logging.getLogger("stateward.drivers")
 
@@ -44,9 +44,7 @@ class SshDaemon:
     def _ensure_running(self) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         with open_handle(self._folder / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_flock(handle):
                 return
             command = [sys.executable, "-P", "-m", MODULE, str(self._root)]
             spawn(command, _environment(), handle, self._folder / "log")

@@ -28,24 +28,24 @@ from pathlib import Path
 
 import asyncssh
 
-from stateward.drivers.confinement import seal_process
 from stateward.drivers.process.errors import BadMachineRecord
-from stateward.drivers.process.login_ports import ADDRESS
 from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord
-from stateward.drivers.process.procfs import (
-    ProcessId,
-    find_marked,
-    is_same_process,
-    process_of,
-    stat_of,
-    this_pid_namespace,
-)
 from stateward.drivers.process.session_job import is_accepting, remove_old_jobs, start_session_job
 from stateward.drivers.process.sftp_command import sftp_command
 from stateward.drivers.process.sftp_program import LINK_FIRST
 from stateward.drivers.process.shell_machine import mark_of
 from stateward.drivers.process.ssh_daemon import CHANGES, HOST_KEY, SSH
 from stateward.drivers.process.ssh_session import MachineSession
+from stateward.procfs import (
+    ProcessId,
+    find_leader,
+    is_same_process,
+    stat_of,
+    this_pid_namespace,
+)
+from stateward.workloads.confinement import seal_process
+from stateward.workloads.host_ports import LOOPBACK
+from stateward.workloads.lock_files import try_flock
 
 log = logging.getLogger("stateward.drivers.ssh")
 
@@ -105,7 +105,7 @@ class MachinePort:
         self._machines, self._key, self.port = machines, record.key, record.ssh_port
         self._machine = machines.path_of(record.key)
         self.process = record.process
-        self._listener = socket.create_server((ADDRESS, self.port), backlog=BACKLOG)
+        self._listener = socket.create_server((LOOPBACK, self.port), backlog=BACKLOG)
         self._listener.setblocking(False)
         self._startups: dict[asyncio.Task[None], None] = {}  # have not logged in, the oldest first
         self._connections: set[asyncio.Task[None]] = set()
@@ -208,11 +208,7 @@ class MachinePort:
 
     def _find_started(self, record: MachineRecord) -> ProcessId | None:
         """Return the process of a machine whose controller has died before it could record that the machine is up."""
-        if not self._machines.is_alive(record.key):
-            return None
-        mark = mark_of(record)
-        pid = find_marked([mark]).get(mark)
-        return None if pid is None else process_of(pid)
+        return find_leader(mark_of(record)) if self._machines.is_alive(record.key) else None
 
 
 REFUSED: dict[str, bool | None] = {
@@ -257,11 +253,7 @@ class SshServer:
         records, _ = self._machines.read_all()
         if not any(map(self._can_be_served, records)):
             return True
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
+        return not try_flock(self._lock)
 
     async def _open_changes(self) -> asyncio.StreamReader:
         """Open the pipe in which controllers write the keys of machines that they have changed."""

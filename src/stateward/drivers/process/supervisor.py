@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -19,20 +18,21 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.drivers.confinement import Sandbox
 from stateward.drivers.process.errors import BadMachineRecord, ProcessStillRunning, os_error_text
 from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord, MachineStatus, ProcessStatus
 from stateward.drivers.process.machine_processes import kill_all, label_process
-from stateward.drivers.process.procfs import (
+from stateward.procfs import (
     ProcessId,
-    find_marked,
+    find_leader,
     is_same_process,
     is_stopped,
     process_of,
+    signal_group,
     stat_of,
     this_pid_namespace,
 )
-from stateward.drivers.process.spawn import reap_children, spawn
+from stateward.workloads.confinement import Sandbox
+from stateward.workloads.spawn import reap_children, spawn
 
 EXIT_TIMEOUT_S = 5.0
 """How long a killed process may take to disappear."""
@@ -115,7 +115,7 @@ class ProcessSupervisor:
             return absent if starting else seen  # a process of the previous boot may still have the liveness lock
         if not self.machine_dir.is_alive(record.key):
             return absent
-        if seen := _status_of(record, self._find(record)):
+        if seen := _status_of(record, find_leader(self._kind.mark(record))):
             return seen
         if starting:
             return absent
@@ -125,11 +125,6 @@ class ProcessSupervisor:
         if newer is not None and newer != record:
             return self.inspect(newer)
         return MachineStatus(record, ProcessStatus.HIDDEN) if self.machine_dir.is_alive(record.key) else absent
-
-    def _find(self, record: MachineRecord) -> ProcessId | None:
-        mark = self._kind.mark(record)
-        pid = find_marked([mark]).get(mark)
-        return None if pid is None else process_of(pid)
 
     # --- doing -------------------------------------------------------------------------------------------------------
 
@@ -188,22 +183,12 @@ class ProcessSupervisor:
     def kill(self, record: MachineRecord) -> None:
         """Kill all processes of a machine: the group of its known process first, and then what has left the group."""
         process = record.process
-        if process is not None and process.host == this_pid_namespace():
+        if process is not None:
             signal_group(process, signal.SIGKILL)
         self._kind.end(record, self.machine_dir.path_of(record.key))
         if record.uid is None:
             kill_all(record, process)
         reap_children()
-
-
-def signal_group(process: ProcessId, number: signal.Signals) -> bool:
-    """Send a signal to a machine's group, if its leader is still the known process."""
-    if not is_same_process(process, stat_of(process.pid)):
-        return False
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-        return True
-    return False
 
 
 def _is_exiting(process: ProcessId) -> bool:

@@ -16,9 +16,9 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct, field
 
-from stateward.drivers.process.machine_dir import try_lock_file
 from stateward.drivers.qemu.errors import CommandRejected, DiskBusy, DiskError
 from stateward.drivers.qemu.monitor import Monitor
+from stateward.workloads.lock_files import try_lock_file
 
 TOOL = "qemu-img"
 PACKAGE = "qemu-utils"

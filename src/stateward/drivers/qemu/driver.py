@@ -7,7 +7,6 @@ living process counts as terminated.
 
 import asyncio
 import errno
-import os
 from collections.abc import AsyncGenerator, Collection, Sequence
 from pathlib import Path
 
@@ -35,7 +34,6 @@ from stateward.drivers.port import (
     TransientFailure,
 )
 from stateward.drivers.process.host_driver import HostDriver, conflict, observation
-from stateward.drivers.process.login_ports import ADDRESS
 from stateward.drivers.process.machine_dir import (
     MachinePhase,
     MachineRecord,
@@ -43,7 +41,6 @@ from stateward.drivers.process.machine_dir import (
     ProcessStatus,
     open_private,
 )
-from stateward.drivers.process.procfs import process_age_s
 from stateward.drivers.process.shell_machine import size_of
 from stateward.drivers.process.ssh_daemon import HOST_KEY
 from stateward.drivers.process.supervisor import Milestone, ignore_milestone
@@ -54,6 +51,8 @@ from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
 from stateward.drivers.qemu.seed_volume import seed_volume
 from stateward.drivers.ssh_keys import login_keys_of
+from stateward.procfs import host_memory, process_age_s
+from stateward.workloads.host_ports import LOOPBACK
 
 MAX_MONITORS = 16
 """How many monitors are queried at the same time."""
@@ -314,7 +313,7 @@ def _without_monitor(status: MachineStatus, error: MonitorError) -> Observation 
 
 def _observation(status: MachineStatus, state: MachineState, native_state: str, complaint: str = "") -> Observation:
     details = {"complaint": complaint} if complaint else {}
-    address = ADDRESS if status.record.ssh_port else ""
+    address = LOOPBACK if status.record.ssh_port else ""
     return observation(
         status,
         state,
@@ -334,4 +333,4 @@ def _text(file: Path) -> str:
 
 def host_mib() -> int:
     """Return the memory of this host in MiB."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    return host_memory() >> 20

@@ -14,9 +14,9 @@ from subprocess import run
 
 from msgspec import Struct
 
-from stateward.drivers.process.login_ports import ADDRESS
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.errors import BadInput
+from stateward.workloads.host_ports import LOOPBACK
 
 KERNEL, INITRD, COMMAND_LINE = "vmlinuz", "initrd.img", "cmdline"
 SEED, DISK = "seed.iso", "disk.qcow2"
@@ -110,7 +110,7 @@ def guest_images(text: str) -> dict[str, GuestImage]:
 
 def network_arguments(record: MachineRecord) -> list[str]:
     """Return the network of a machine: its SSH port, and nothing else."""
-    forward = f"hostfwd=tcp:{ADDRESS}:{record.ssh_port}-:22"
+    forward = f"hostfwd=tcp:{LOOPBACK}:{record.ssh_port}-:22"
     return [
         *("-netdev", f"user,id=net0,restrict=on,{forward}", "-device", "virtio-net-pci,netdev=net0,romfile="),
         *("-device", "virtio-rng-pci"),

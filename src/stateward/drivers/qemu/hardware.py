@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import PATH, Sandbox
 from stateward.drivers.port import ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.shell_machine import MachineSize, size_of
@@ -27,6 +26,7 @@ from stateward.drivers.qemu.guest_images import (
 )
 from stateward.drivers.qemu.monitor import COMMANDS, EVENTS
 from stateward.errors import BadInput
+from stateward.workloads.confinement import PATH, Sandbox
 
 OWN_GUEST, FROM_DISK = "tick", "disk"
 """The images of a machine that boots our guest, and of one that boots what is on its first disk."""

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import MachineState, Meter
 from stateward.drivers.process.supervisor import ignore_milestone
 from stateward.drivers.qemu.errors import CommandRejected, MonitorNotAnswered, MonitorNotReached
+from stateward.workloads.confinement.syscalls import open_handle
 
 COMMANDS = "monitor"
 EVENTS = "events"

@@ -14,16 +14,7 @@ from random import Random
 
 from msgspec import msgpack
 
-from stateward.drivers.port import (
-    CallAccepted,
-    CloudResource,
-    MachineHandle,
-    MachineSpec,
-    MachineState,
-    Outcome,
-    ProviderRegion,
-    ResourceKind,
-)
+from stateward.drivers import port
 from stateward.drivers.simulated.cloud_file import CloudFile, CloudRow
 from stateward.drivers.simulated.faults import FaultProfile
 from stateward.drivers.simulated.machine import SimulatedMachine
@@ -63,7 +54,7 @@ class SimulatedCloud:
 
     # --- regions ---
 
-    def region(self, provider_region: ProviderRegion) -> Region:
+    def region(self, provider_region: port.ProviderRegion) -> Region:
         """Return a region."""
         return self._region(f"{provider_region.provider}/{provider_region.region}")
 
@@ -81,7 +72,7 @@ class SimulatedCloud:
             self._regions[name] = there
         return there
 
-    def set_profile(self, provider_region: ProviderRegion, profile: FaultProfile) -> None:
+    def set_profile(self, provider_region: port.ProviderRegion, profile: FaultProfile) -> None:
         """Replace the fault profile of a region."""
         region = self.region(provider_region)
         region.profile = region.base_profile = profile
@@ -133,42 +124,44 @@ class SimulatedCloud:
 
     # --- out-of-band changes ---
 
-    def stop(self, provider_region: ProviderRegion, key: str) -> None:
+    def stop(self, provider_region: port.ProviderRegion, key: str) -> None:
         """Stop a machine, as a user of the provider's own console would."""
-        self._force(provider_region, key, MachineState.SUSPENDED)
+        self._force(provider_region, key, port.MachineState.SUSPENDED)
 
-    def fail(self, provider_region: ProviderRegion, key: str) -> None:
+    def fail(self, provider_region: port.ProviderRegion, key: str) -> None:
         """Let a machine fail."""
-        self._force(provider_region, key, MachineState.FAILED, "the host broke down")
+        self._force(provider_region, key, port.MachineState.FAILED, "the host broke down")
 
-    def terminate(self, provider_region: ProviderRegion, key: str) -> None:
+    def terminate(self, provider_region: port.ProviderRegion, key: str) -> None:
         """Terminate a machine, as a user of the provider's own console would."""
-        self._force(provider_region, key, MachineState.TERMINATED)
+        self._force(provider_region, key, port.MachineState.TERMINATED)
 
-    def remove_resource(self, provider_region: ProviderRegion, kind: ResourceKind, key: str) -> None:
+    def remove_resource(self, provider_region: port.ProviderRegion, kind: port.ResourceKind, key: str) -> None:
         """Remove a resource, as a user of the provider's own console would."""
         region = self.region(provider_region)
         region.drop_resource(kind, key)
         self.save(region)
 
-    def create_orphan(self, provider_region: ProviderRegion, machine_spec: MachineSpec) -> Outcome:
+    def create_orphan(self, provider_region: port.ProviderRegion, machine_spec: port.MachineSpec) -> port.Outcome:
         """Create a machine that no object of ours stands for."""
         region = self.region(provider_region)
         outcome = region.create(machine_spec, self.clock())
         self.save(region)
         return outcome
 
-    def create_unmarked(self, provider_region: ProviderRegion, machine_spec: MachineSpec) -> str:
+    def create_unmarked(self, provider_region: port.ProviderRegion, machine_spec: port.MachineSpec) -> str:
         """Create a machine as a user of the provider's own console would; it carries no key. Returns its native id."""
         region = self.region(provider_region)
         outcome = region.create(machine_spec, self.clock())
-        if not isinstance(outcome, CallAccepted):
+        if not isinstance(outcome, port.CallAccepted):
             raise TypeError(f"the machine was not created: {outcome}")
-        region.release(MachineHandle(machine_spec.key), self.clock())
+        region.release(port.MachineHandle(machine_spec.key), self.clock())
         self.save(region)
         return outcome.native_id
 
-    def _force(self, provider_region: ProviderRegion, key: str, state: MachineState, trouble: str = "") -> None:
+    def _force(
+        self, provider_region: port.ProviderRegion, key: str, state: port.MachineState, trouble: str = ""
+    ) -> None:
         region = self.region(provider_region)
         region.force(key, state, self.clock(), trouble)
         self.save(region)
@@ -190,7 +183,7 @@ class SimulatedCloud:
             self._region(name).restore(
                 [msgpack.decode(body, type=SimulatedMachine) for _, body in machines[name]],
                 {key: msgpack.decode(body, type=int) for key, body in used_keys[name]},
-                [msgpack.decode(body, type=CloudResource) for _, body in resources[name]],
+                [msgpack.decode(body, type=port.CloudResource) for _, body in resources[name]],
             )
         for _, _, body in file.load(NUMBER):
             self._number = msgpack.decode(body, type=int)

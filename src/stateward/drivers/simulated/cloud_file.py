@@ -36,7 +36,18 @@ class CloudFile:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._db = _open(path)
+            db = sqlite3.connect(path, timeout=0.0, isolation_level=None)  # the holder keeps it: no use to wait
+            try:
+                db.execute("PRAGMA locking_mode = EXCLUSIVE")  # before WAL, so that it is held from the first write on
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA synchronous = OFF")
+                db.execute("BEGIN IMMEDIATE")
+                db.execute(SCHEMA)
+                db.execute("COMMIT")
+            except sqlite3.Error:
+                db.close()
+                raise
+            self._db = db
         except sqlite3.Error as error:
             taken = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
             raise CloudUnavailable(str(path), "another process uses it" if taken else str(error)) from error
@@ -58,19 +69,3 @@ class CloudFile:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Open a file for this process alone."""
-    db = sqlite3.connect(path, timeout=0.0, isolation_level=None)  # the holder keeps it: no use to wait
-    try:
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # before WAL, so that it is held from the first write on
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute("BEGIN IMMEDIATE")
-        db.execute(SCHEMA)
-        db.execute("COMMIT")
-    except sqlite3.Error:
-        db.close()
-        raise
-    return db

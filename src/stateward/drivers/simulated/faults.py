@@ -117,15 +117,11 @@ def _setting(name: str, text: str, sort: object) -> object:
     try:
         setting = msgspec.convert(value, sort, strict=False)
         if sort == Span:  # msgspec cannot check the limits inside a union
-            msgspec.convert(_span_bounds(setting), tuple[Time, ...])
+            msgspec.convert(setting if isinstance(setting, tuple) else (setting,), tuple[Time, ...])
         return setting
     except msgspec.ValidationError as error:
         allowed = SPAN_MEANS if sort == Span else explain(error, sort).allowed
         raise BadInput(name, text, allowed) from error
-
-
-def _span_bounds(span: Span) -> tuple[float, ...]:
-    return span if isinstance(span, tuple) else (span,)
 
 
 def transition_time(profile: FaultProfile, state: MachineState) -> Span:

@@ -181,24 +181,18 @@ def observations_at(
         state = state_at(machine, moment)
         if state is not None:
             known = machine.tokens if moment >= machine.since else machine.tokens[:-1]
-            yield _observation(machine, state, native_states, known if tokens else ())
-
-
-def _observation(
-    machine: SimulatedMachine, state: MachineState, native_states: Mapping[MachineState, str], tokens: tuple[str, ...]
-) -> Observation:
-    return Observation(
-        machine.key,
-        machine.native_id,
-        state,
-        native_states[state],
-        machine.name,
-        public_ip(machine.number) if state in REACHABLE else "",
-        private_ip(machine.number),
-        ssh_port=0,  # nobody answers there
-        details=_observed_details(machine),
-        reboot_tokens=tokens,
-    )
+            yield Observation(
+                machine.key,
+                machine.native_id,
+                state,
+                native_states[state],
+                machine.name,
+                public_ip(machine.number) if state in REACHABLE else "",
+                private_ip(machine.number),
+                ssh_port=0,  # nobody answers there
+                details=_observed_details(machine),
+                reboot_tokens=known if tokens else (),
+            )
 
 
 def _observed_details(machine: SimulatedMachine) -> Mapping[str, str]:

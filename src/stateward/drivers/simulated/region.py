@@ -12,19 +12,7 @@ from typing import TypeAlias
 
 from msgspec import msgpack
 
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    CloudResource,
-    MachineAction,
-    MachineHandle,
-    MachineSpec,
-    MachineState,
-    Outcome,
-    RefusalReason,
-    ResourceKind,
-)
+from stateward.drivers import port
 from stateward.drivers.simulated.cloud_file import CloudRow
 from stateward.drivers.simulated.faults import FaultInjector, FaultProfile, draw_seconds, transition_time
 from stateward.drivers.simulated.machine import (
@@ -49,7 +37,7 @@ ChangeListener: TypeAlias = Callable[[str, float], None]
 SpecCheck: TypeAlias = Callable[[str, str], str]
 """Returns what is wrong with a size and an image; empty if both exist."""
 
-ENDED = (MachineState.TERMINATING, MachineState.TERMINATED)
+ENDED = (port.MachineState.TERMINATING, port.MachineState.TERMINATED)
 
 MACHINE, RESOURCE, USED_KEY = "machine", "part", "grave"
 """The sorts of rows of a region, as the file has them."""
@@ -77,77 +65,77 @@ class Region:
 
     # --- machines ---
 
-    def create(self, machine_spec: MachineSpec, now: float) -> Outcome:
+    def create(self, machine_spec: port.MachineSpec, now: float) -> port.Outcome:
         """Create a machine, unless its key was used before."""
         there = self.machines.get(machine_spec.key)
         if there is not None:
-            return AlreadyDone(machine_spec.key, there.native_id)
+            return port.AlreadyDone(machine_spec.key, there.native_id)
         if machine_spec.key in self.used_keys:
-            return AlreadyDone(machine_spec.key, native_id(self.used_keys[machine_spec.key]))
+            return port.AlreadyDone(machine_spec.key, native_id(self.used_keys[machine_spec.key]))
         return self._refusal(machine_spec) or self._make(machine_spec, now)
 
-    def _refusal(self, machine_spec: MachineSpec) -> CallRefused | None:
+    def _refusal(self, machine_spec: port.MachineSpec) -> port.CallRefused | None:
         wrong = self._spec_problem(machine_spec.spec, machine_spec.image)
         if wrong:
-            return CallRefused(machine_spec.key, RefusalReason.INVALID, wrong)
+            return port.CallRefused(machine_spec.key, port.RefusalReason.INVALID, wrong)
         missing = self.resources.missing(machine_spec.resources.values()) if machine_spec.resources else []
         if missing:
-            return CallRefused(machine_spec.key, RefusalReason.NOT_FOUND, f"there is no {missing[0]}")
+            return port.CallRefused(machine_spec.key, port.RefusalReason.NOT_FOUND, f"there is no {missing[0]}")
         if self._chance.random() < self.profile.refused:
-            return CallRefused(
-                machine_spec.key, RefusalReason.CAPACITY, f"{self.name} has no room for a {machine_spec.spec}"
+            return port.CallRefused(
+                machine_spec.key, port.RefusalReason.CAPACITY, f"{self.name} has no room for a {machine_spec.spec}"
             )
         return None
 
-    def _make(self, machine_spec: MachineSpec, now: float) -> CallAccepted:
+    def _make(self, machine_spec: port.MachineSpec, now: float) -> port.CallAccepted:
         fails = self._chance.random() < self.profile.fails
-        then = MachineState.FAILED if fails else MachineState.RUNNING
+        then = port.MachineState.FAILED if fails else port.MachineState.RUNNING
         machine = SimulatedMachine(
             machine_spec.key,
             machine_spec.name,
             self._next_number(),
             self._share(MachineTemplate(machine_spec.spec, machine_spec.image, tuple(machine_spec.resources.values()))),
-            shared_transition(None, MachineState.PENDING, then),
+            shared_transition(None, port.MachineState.PENDING, then),
             now,
             now + draw_seconds(self.profile.pending, self._chance),
             trouble="it did not come up" if fails else "",
         )
         self.machines[machine_spec.key] = machine
         self._note_change(machine)
-        return CallAccepted(machine_spec.key, machine.native_id)
+        return port.CallAccepted(machine_spec.key, machine.native_id)
 
-    def act(self, action: MachineAction, handle: MachineHandle, now: float) -> Outcome:
+    def act(self, action: port.MachineAction, handle: port.MachineHandle, now: float) -> port.Outcome:
         """Start an action on a machine, if its state allows it."""
         machine = self.machines.get(handle.key)
         if machine is None or handle.native_id not in (None, "", machine.native_id):
-            return CallRefused(
-                handle.key, RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id or handle.key}"
+            return port.CallRefused(
+                handle.key, port.RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id or handle.key}"
             )
         if handle.token and handle.token in machine.tokens and self.profile.knows_tokens:
-            return AlreadyDone(handle.key, machine.native_id)
-        state = state_at(machine, now) or MachineState.PENDING
+            return port.AlreadyDone(handle.key, machine.native_id)
+        state = state_at(machine, now) or port.MachineState.PENDING
         verdict = judge_action(action, state)
         if verdict is ActionVerdict.CONFLICT:
-            return CallRefused(
-                handle.key, RefusalReason.CONFLICT, f"cannot {action} {machine.native_id}, which is {state}"
+            return port.CallRefused(
+                handle.key, port.RefusalReason.CONFLICT, f"cannot {action} {machine.native_id}, which is {state}"
             )
         if verdict is ActionVerdict.ALREADY:
-            return AlreadyDone(handle.key, machine.native_id)
+            return port.AlreadyDone(handle.key, machine.native_id)
         self._do(machine, action, handle.token, state, now)
-        return CallAccepted(handle.key, machine.native_id)
+        return port.CallAccepted(handle.key, machine.native_id)
 
     def _do(
-        self, machine: SimulatedMachine, action: MachineAction, token: str, state: MachineState, now: float
+        self, machine: SimulatedMachine, action: port.MachineAction, token: str, state: port.MachineState, now: float
     ) -> None:
         rule = ACTION_RULES[action]
         relapses = self._chance.random() < self.profile.relapses
         machine.passage = shared_transition(state, rule.during, machine.passage.then if relapses else rule.then)
         machine.since, machine.until = now, now + draw_seconds(transition_time(self.profile, rule.during), self._chance)
         machine.tokens = with_token(machine.tokens, token)
-        machine.reboots += action is MachineAction.REBOOT and not relapses
+        machine.reboots += action is port.MachineAction.REBOOT and not relapses
         self._note_change(machine)
 
-    def force(self, key: str, state: MachineState, now: float, trouble: str = "") -> None:
+    def force(self, key: str, state: port.MachineState, now: float, trouble: str = "") -> None:
         """Set the state of an existing machine out of band."""
         machine = self.machines[key]
         machine.passage = shared_transition(state_at(machine, now), state, state)
@@ -171,26 +159,26 @@ class Region:
             if key.startswith(UNMARKED) and state_at(machine, now) not in ENDED
         ]
 
-    def adopt(self, handle: MachineHandle, now: float) -> Outcome:
+    def adopt(self, handle: port.MachineHandle, now: float) -> port.Outcome:
         """Put a key on the machine of a native id that carries none."""
         machine = next((known for known in self.machines.values() if known.native_id == handle.native_id), None)
         if machine is None or state_at(machine, now) in ENDED:
-            return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id}")
+            return port.CallRefused(handle.key, port.RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id}")
         if machine.key == handle.key:
-            return AlreadyDone(handle.key, machine.native_id)
+            return port.AlreadyDone(handle.key, machine.native_id)
         if not machine.key.startswith(UNMARKED):
             message = f"{machine.native_id} carries another key, {machine.key!r}"
-            return CallRefused(handle.key, RefusalReason.CONFLICT, message)
+            return port.CallRefused(handle.key, port.RefusalReason.CONFLICT, message)
         self._rekey(machine, handle.key)
-        return CallAccepted(handle.key, machine.native_id)
+        return port.CallAccepted(handle.key, machine.native_id)
 
-    def release(self, handle: MachineHandle, _now: float) -> Outcome:
+    def release(self, handle: port.MachineHandle, _now: float) -> port.Outcome:
         """Take a key off the machine that carries it."""
         machine = self.machines.get(handle.key)
         if machine is None:
-            return AlreadyDone(handle.key, handle.native_id or "")
+            return port.AlreadyDone(handle.key, handle.native_id or "")
         self._rekey(machine, unmarked_key(machine.native_id))
-        return CallAccepted(handle.key, machine.native_id)
+        return port.CallAccepted(handle.key, machine.native_id)
 
     def _rekey(self, machine: SimulatedMachine, key: str) -> None:
         del self.machines[machine.key]
@@ -204,20 +192,20 @@ class Region:
         while self._forget_queue and self._forget_queue[0][0] <= now:
             _, key = heappop(self._forget_queue)
             machine = self.machines.get(key)
-            if machine is not None and state_at(machine, now) is MachineState.TERMINATED:
+            if machine is not None and state_at(machine, now) is port.MachineState.TERMINATED:
                 del self.machines[key]
                 self.used_keys[key] = machine.number
                 self._changed[MACHINE, key] = self._changed[USED_KEY, key] = None
 
     # --- resources ---
 
-    def ensure(self, resource: CloudResource) -> Outcome:
+    def ensure(self, resource: port.CloudResource) -> port.Outcome:
         """Find a resource by its key, or create it."""
         outcome = self.resources.ensure(resource, self._next_number())
         self._changed[RESOURCE, row_key(resource.kind, resource.key)] = None
         return outcome
 
-    def remove(self, resource: CloudResource, now: float) -> Outcome:
+    def remove(self, resource: port.CloudResource, now: float) -> port.Outcome:
         """Remove a resource that nothing uses."""
         key = row_key(resource.kind, resource.key)
         there = self.resources.row(key)
@@ -225,7 +213,7 @@ class Region:
         self._changed[RESOURCE, key] = None
         return outcome
 
-    def drop_resource(self, kind: ResourceKind, key: str) -> None:
+    def drop_resource(self, kind: port.ResourceKind, key: str) -> None:
         """Remove a resource out of band, even if it is used."""
         self.resources.drop(row_key(kind, key))
         self._changed[RESOURCE, row_key(kind, key)] = None
@@ -234,7 +222,7 @@ class Region:
         """Tell whether a machine uses a resource; the templates rule out most machines."""
         builds = {id(build) for build in self._builds if part_id in build.parts}
         return bool(builds) and any(
-            id(machine.build) in builds and state_at(machine, now) is not MachineState.TERMINATED
+            id(machine.build) in builds and state_at(machine, now) is not port.MachineState.TERMINATED
             for machine in self.machines.values()
         )
 
@@ -261,7 +249,7 @@ class Region:
         self._changed.clear()
 
     def restore(
-        self, machines: Sequence[SimulatedMachine], used_keys: dict[str, int], resources: Sequence[CloudResource]
+        self, machines: Sequence[SimulatedMachine], used_keys: dict[str, int], resources: Sequence[port.CloudResource]
     ) -> None:
         """Restore the region from its saved rows."""
         for machine in machines:
@@ -285,7 +273,7 @@ class Region:
             listener(machine.key, machine.until)
 
     def _schedule_forget(self, machine: SimulatedMachine) -> None:
-        if machine.passage.then is MachineState.TERMINATED:
+        if machine.passage.then is port.MachineState.TERMINATED:
             heappush(self._forget_queue, (machine.until + self.profile.forgotten, machine.key))
 
 

@@ -12,20 +12,10 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
+from stateward.engine import errors
 from stateward.engine.accept.begin import begin_operation, check_can_begin
 from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.accept.idempotency import RefusedBefore, add_refusal, bare_key, fingerprint_of, read_refusal
-from stateward.engine.errors import (
-    AlreadyExists,
-    Blocker,
-    KeyReused,
-    NotFound,
-    NothingToDo,
-    Refused,
-    UnknownKind,
-    VersionMismatch,
-    blocker_of,
-)
 from stateward.engine.finish.completion import advance
 from stateward.engine.kinds import Kind, Kinds, run_end_hooks
 from stateward.engine.protection import load_protection, require_unprotected
@@ -71,8 +61,14 @@ async def accept(
     if repeated:
         await _load_earlier_operations(uow, kinds, requests)
     verdicts = await admit_all(uow, kinds, requests)
-    if not repeated and any(isinstance(verdict, StatewardError) for verdict in verdicts):
-        verdicts = await _reconsider_denials(uow, kinds, requests, verdicts)
+    answered = list(zip(requests, verdicts, strict=True))
+    denied = [request for request, verdict in answered if isinstance(verdict, StatewardError)]
+    if not repeated and denied:  # some may have been accepted before
+        await _load_earlier_operations(uow, kinds, denied)
+        verdicts = [
+            (accepted_before(uow, request) or verdict) if isinstance(verdict, StatewardError) else verdict
+            for request, verdict in answered
+        ]
     await promote_waiters(uow)
     if eager is not None:
         eager.claim_new_work(uow)
@@ -91,20 +87,6 @@ async def _load_earlier_operations(uow: UnitOfWork, kinds: Kinds, requests: Sequ
     """Load the operations that these requests have if they were accepted before; their objects are locked first."""
     await _load(uow, kinds, requests)
     await uow.load_operations({Key(request.ns, request.op) for request in requests})
-
-
-async def _reconsider_denials(
-    uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request], verdicts: Sequence[Verdict]
-) -> list[Verdict]:
-    """Replace the denials of requests that were accepted before."""
-    answered = list(zip(requests, verdicts, strict=True))
-    await _load_earlier_operations(
-        uow, kinds, [request for request, verdict in answered if isinstance(verdict, StatewardError)]
-    )
-    return [
-        (_accepted_before(uow, request) or verdict) if isinstance(verdict, StatewardError) else verdict
-        for request, verdict in answered
-    ]
 
 
 async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
@@ -188,7 +170,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     if kind.guard is not None:
         try:
             request = await kind.guard(uow, request, record) or request
-        except NothingToDo:
+        except errors.NothingToDo:
             return _remember(uow, original, answers, Accepted(record, None))
         except SystemExit as error:  # it would end the process
             raise RuntimeError(f"the guard of {kind.name} has called sys.exit") from error
@@ -222,7 +204,7 @@ def _refuse(
 
     Another process may know a kind that this one does not, so that is no verdict to be kept.
     """
-    if request.key is not None and not isinstance(error, KeyReused | RefusedBefore | UnknownKind):
+    if request.key is not None and not isinstance(error, errors.KeyReused | RefusedBefore | errors.UnknownKind):
         answer = refusal_record(request, error, uow.now)
         answers[Key(request.ns, request.key)] = answer
         uow.changes.idempotency_records.append(answer)
@@ -257,7 +239,7 @@ def find_answer(request: Request, answers: Mapping[Key, IdempotencyRecord]) -> I
         bare = answers.get(Key(request.ns, bare_key(request.key)))
         return bare if bare is not None and fingerprint_of(bare) == _fingerprint(request) else None
     if fingerprint_of(answer) != _fingerprint(request):
-        raise KeyReused(bare_key(answer.key))
+        raise errors.KeyReused(bare_key(answer.key))
     if (refusal := read_refusal(answer)) is not None:
         raise refusal
     return answer
@@ -265,7 +247,7 @@ def find_answer(request: Request, answers: Mapping[Key, IdempotencyRecord]) -> I
 
 def _answer_before(uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord]) -> Accepted | None:
     """Return the verdict that the same request got before, by its idempotency key or by its operation's id."""
-    before = _accepted_before(uow, request)
+    before = accepted_before(uow, request)
     if before is not None:
         return before
     answer = find_answer(request, answers)
@@ -273,12 +255,13 @@ def _answer_before(uow: UnitOfWork, request: Request, answers: dict[Key, Idempot
         return None
     record = uow.objects.get(Key(request.ns, request.object))
     if record is None:
-        raise NotFound(request.ns, request.object)
+        raise errors.NotFound(request.ns, request.object)
     operation = uow.operations.get(Key(request.ns, answer.op)) if answer.op else None
     return Accepted(record, operation, again=True)
 
 
-def _accepted_before(uow: UnitOfWork, request: Request) -> Accepted | None:
+def accepted_before(uow: UnitOfWork, request: Request) -> Accepted | None:
+    """Return the verdict on a request whose operation exists already."""
     done = uow.operations.get(Key(request.ns, request.op))
     record = uow.objects.get(Key(request.ns, request.object)) if done is not None else None
     return None if record is None else Accepted(record, done, again=True)
@@ -286,9 +269,9 @@ def _accepted_before(uow: UnitOfWork, request: Request) -> Accepted | None:
 
 def _require_object(request: Request, record: Object | None) -> Object:
     if record is None or record.removed:
-        raise NotFound(request.ns, request.object)
+        raise errors.NotFound(request.ns, request.object)
     if request.version is not None and request.version != record.version:
-        raise VersionMismatch(request.object, request.version, record.version)
+        raise errors.VersionMismatch(request.object, request.version, record.version)
     return record
 
 
@@ -296,9 +279,13 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
     """Return a new object before its first transition; the versions of a removed object of the same name go on."""
     assert request.creates is not None
     if former is not None and not former.removed:
-        raise AlreadyExists(request.ns, request.object, former.state)
+        raise errors.AlreadyExists(request.ns, request.object, former.state)
     check_new_object(request.ns, request.object)
-    _require_queue(uow, request)
+    queue = request.creates.queue or request.object
+    if queue != request.object:  # it must exist: on PostgreSQL, nothing else would keep two writers of it apart
+        host = uow.objects.get(Key(request.ns, queue))
+        if host is None or host.removed:
+            raise BadInput("queue", queue, "the id of an existing object")
     return Object(
         ns=request.ns,
         id=request.object,
@@ -308,7 +295,7 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
         version=former.version if former else 0,
         generation=former.generation if former else 0,
         op=None,
-        queue=request.creates.queue or request.object,
+        queue=queue,
         parent=request.creates.parent,
         spec=EMPTY,
         labels=request.creates.labels,
@@ -317,47 +304,26 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
     )
 
 
-def _require_queue(uow: UnitOfWork, request: Request) -> None:
-    """Refuse the queue of an object that does not exist: on PostgreSQL, nothing would keep two writers of it apart."""
-    assert request.creates is not None
-    queue = request.creates.queue
-    if queue is None or queue == request.object:
-        return
-    host = uow.objects.get(Key(request.ns, queue))
-    if host is None or host.removed:
-        raise BadInput("queue", queue, "the id of an existing object")
-
-
 def _decide_move(uow: UnitOfWork, kind: Kind, request: Request, record: Object) -> Move:
     holder = uow.operations.get(Key(record.ns, record.op)) if record.op is not None else None
     origin = holder.origin if holder is not None else None
     verdict = decide(kind.lifecycle, record.state, request.action, request.actor, request.facts, origin)
     if not isinstance(verdict, Move):
-        raise Refused(verdict, _holder(uow, record))
+        raise errors.Refused(verdict, None if holder is None else errors.blocker_of(holder, uow.work(holder.key)))
     return verdict
-
-
-def _holder(uow: UnitOfWork, record: Object) -> Blocker | None:
-    holder = uow.operations.get(Key(record.ns, record.op)) if record.op is not None else None
-    return None if holder is None else blocker_of(holder, uow.work(holder.key))
 
 
 def _apply_step(uow: UnitOfWork, request: Request, record: Object, move: Move) -> Accepted:
     """Change a state without an operation; the operation that holds the object is advanced, or ended."""
     if record.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
-        operation, error = uow.operations[Key(record.ns, record.op)], _end_reason(request, move)
+        operation = uow.operations[Key(record.ns, record.op)]
+        fails = move.meaning not in (Meaning.SUCCESS, Meaning.STEP)
+        reason = msgspec.json.decode(request.args).get(REASON) if fails else None  # the event may say why it ends it
+        error = reason if isinstance(reason, str) else None
         advance(uow, record, operation, move, request.who, error=error, seen=request.seen)
         return Accepted(uow.objects[record.key], None)
     fence_operation(uow, record, f"{request.action} by {request.actor}")
     return Accepted(change_state(uow, record, move, request.who, record.op, spec=request.spec, seen=request.seen), None)
-
-
-def _end_reason(request: Request, move: Move) -> str | None:
-    """Return why an event ends an operation: it may say it itself; None for a success, and for a phase."""
-    if move.meaning in (Meaning.SUCCESS, Meaning.STEP):
-        return None
-    given = msgspec.json.decode(request.args).get(REASON)
-    return given if isinstance(given, str) else None
 
 
 def _fingerprint(request: Request) -> str:

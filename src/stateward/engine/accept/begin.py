@@ -19,8 +19,23 @@ from stateward.store.records import Key, Lock, Object, Operation, Status, WorkIt
 def check_can_begin(uow: UnitOfWork, request: Request, record: Object, move: Move) -> list[Lock]:
     """Refuse a request that cannot begin now, before anything is changed; returns the locks that it is to hold."""
     if move.meaning is Meaning.HIDDEN:
-        _require_empty_queue(uow, request, uow.queue(Key(record.ns, record.queue)))
-    return _requested_locks(uow, request)
+        queued = uow.queue(Key(record.ns, record.queue))
+        if queued:
+            holder = uow.operations.get(queued[0].key)
+            blocker = Blocker(queued[0].op, "", "", "", 0.0) if holder is None else blocker_of(holder)
+            raise Occupied(request.action, blocker)
+    if request.tree is None:
+        return []
+    present = uow.locks(Key(request.ns, request.tree))
+    wanted = dict.fromkeys(LockRequest(str(parse_path(lock.path)), as_mode(lock.mode).value) for lock in request.locks)
+    locks = [Lock(request.ns, request.tree, lock.path, lock.mode, request.op, False, 0) for lock in wanted]
+    conflicts = [conflicting_locks(lock, present) for lock in locks]
+    if not any(conflicts):
+        return locks
+    if not request.wait:
+        refused, blockers = next(pair for pair in zip(wanted, conflicts, strict=True) if pair[1])
+        raise Locked(request.tree, refused, tuple(_lock_blockers(uow, blockers)))
+    return [replace(lock, waiting=True) for lock in locks]
 
 
 def begin_operation(
@@ -78,14 +93,6 @@ def begin_operation(
     return Accepted(changed, operation)
 
 
-def _require_empty_queue(uow: UnitOfWork, request: Request, queued: list[WorkItem]) -> None:
-    """Refuse hidden work on an object that has work queued; visible work that comes later waits behind hidden work."""
-    if queued:
-        holder = uow.operations.get(queued[0].key)
-        blocker = Blocker(queued[0].op, "", "", "", 0.0) if holder is None else blocker_of(holder)
-        raise Occupied(request.action, blocker)
-
-
 def _new_operation(uow: UnitOfWork, request: Request, record: Object, move: Move) -> Operation:
     is_new_spec = request.spec is not None and request.spec != record.spec
     return Operation(
@@ -116,22 +123,6 @@ def _new_operation(uow: UnitOfWork, request: Request, record: Object, move: Move
         created=uow.now,
         bulk=uow.bulk_of(request.op),
     )
-
-
-def _requested_locks(uow: UnitOfWork, request: Request) -> list[Lock]:
-    """Return the locks that an operation is to hold; if one of them conflicts, it waits for all of them together."""
-    if request.tree is None:
-        return []
-    present = uow.locks(Key(request.ns, request.tree))
-    wanted = dict.fromkeys(LockRequest(str(parse_path(lock.path)), as_mode(lock.mode).value) for lock in request.locks)
-    locks = [Lock(request.ns, request.tree, lock.path, lock.mode, request.op, False, 0) for lock in wanted]
-    conflicts = [conflicting_locks(lock, present) for lock in locks]
-    if not any(conflicts):
-        return locks
-    if not request.wait:
-        refused, blockers = next(pair for pair in zip(wanted, conflicts, strict=True) if pair[1])
-        raise Locked(request.tree, refused, tuple(_lock_blockers(uow, blockers)))
-    return [replace(lock, waiting=True) for lock in locks]
 
 
 def _lock_blockers(uow: UnitOfWork, locks: Iterable[Lock]) -> Iterable[Blocker]:

@@ -10,16 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.accept.accept import (
-    Verdict,
-    acceptance_record,
-    admission_keys,
-    admit_all,
-    find_answer,
-    plan,
-    possible_keys,
-    refusal_record,
-)
+from stateward.engine.accept import accept
 from stateward.engine.errors import NoneAllowed, NotFound, Protected
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Accepted, Request
@@ -63,7 +54,7 @@ async def accept_group(
     """
     uow = UnitOfWork(tx)
     uow.is_bulk = whole is None
-    await uow.load(admission_keys(kinds, [each]))
+    await uow.load(accept.admission_keys(kinds, [each]))
     chosen = await tx.select(members)
     await uow.load((), chosen)
     if whole is not None:  # after its members, in the order in which reports lock them too
@@ -76,7 +67,7 @@ async def accept_group(
         return before
     parent = None if whole is None else whole.op
     requests = [replace(each, object=member.id, op=new_id(), parent=parent, key=None) for member in chosen]
-    verdicts = await admit_all(uow, kinds, requests)
+    verdicts = await accept.admit_all(uow, kinds, requests)
     begun = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
     skipped: dict[str, StatewardError] = {
         member.id: why for member, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)
@@ -90,15 +81,17 @@ async def accept_group(
             if skipped and all(isinstance(why, shared) for why in skipped.values()):
                 raise next(iter(skipped.values()))
         raise NoneAllowed(each.action, skipped)
-    answer = await _accept_whole(uow, kinds, whole, sum(accepted.operation is not None for accepted in begun))
-    operations = [
-        accepted.operation.id
-        for accepted in (answer, *begun)
-        if accepted is not None and accepted.operation is not None
-    ]
+    operations = [accepted.operation.id for accepted in begun if accepted.operation is not None]
+    answer: Accepted | None = None
+    if whole is not None:
+        (verdict,) = await accept.admit_all(uow, kinds, [replace(whole, children=len(operations))])
+        if isinstance(verdict, StatewardError):
+            raise verdict
+        answer = verdict
+        operations = [verdict.operation.id, *operations] if verdict.operation is not None else operations
     group = next(iter(operations), None)
     if whole is None and each.key is not None:
-        uow.changes.idempotency_records.append(acceptance_record(asked, group, uow.now))
+        uow.changes.idempotency_records.append(accept.acceptance_record(asked, group, uow.now))
     await promote_waiters(uow)
     await uow.apply()
     return GroupVerdict(answer, begun, skipped, group)
@@ -117,19 +110,19 @@ async def choose_once(tx: Tx, members: Selector, each: Request, choice: BulkChoi
     None if no composite is or was chosen, so that one transaction accepts the whole group; raises a stored refusal.
     """
     asked = keyed_request(None, members, each)
-    answer = find_answer(asked, await tx.idempotency_records(possible_keys(asked)))
+    answer = accept.find_answer(asked, await tx.idempotency_records(accept.possible_keys(asked)))
     if answer is not None:  # the record of a group without composites has its selector there
         return msgspec.json.decode(answer.object, type=BulkChoice) if answer.object.startswith("[") else None
     if not choice.composites:
         return None
-    record = replace(acceptance_record(asked, None, tx.now), object=to_json(choice))
+    record = replace(accept.acceptance_record(asked, None, tx.now), object=to_json(choice))
     await tx.apply(Changes(idempotency_records=[record]))
     return choice
 
 
 async def _previous_verdict(uow: UnitOfWork, whole: Request | None, asked: Request) -> GroupVerdict | None:
     """Return the verdict that the same request got before, by its operation's id or by its key; raises a refusal."""
-    answer = find_answer(asked, await uow.tx.idempotency_records(possible_keys(asked)))
+    answer = accept.find_answer(asked, await uow.tx.idempotency_records(accept.possible_keys(asked)))
     if whole is None:
         return None if answer is None else GroupVerdict(None, [], {}, answer.op, again=True)
     key = Key(whole.ns, whole.op if answer is None or answer.op is None else answer.op)
@@ -144,15 +137,6 @@ async def _previous_verdict(uow: UnitOfWork, whole: Request | None, asked: Reque
     )
 
 
-async def _accept_whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
-    if whole is None:
-        return None
-    verdict: Verdict = (await admit_all(uow, kinds, [replace(whole, children=children)]))[0]
-    if isinstance(verdict, StatewardError):
-        raise verdict
-    return verdict
-
-
 async def store_group_refusal(
     tx: Tx, kinds: Kinds, whole: Request | None, asked: Request, error: StatewardError
 ) -> GroupVerdict | StatewardError:
@@ -164,7 +148,7 @@ async def store_group_refusal(
         return before
     if whole is not None and isinstance(error, NoneAllowed):
         error = await explain_none_allowed(tx, kinds, whole, error)
-    await tx.apply(Changes(idempotency_records=[refusal_record(asked, error, tx.now)]))
+    await tx.apply(Changes(idempotency_records=[accept.refusal_record(asked, error, tx.now)]))
     return error
 
 
@@ -173,5 +157,5 @@ async def explain_none_allowed(tx: Tx, kinds: Kinds, whole: Request, error: None
 
     The whole is planned without its key: under its key the refusal of the group may be stored by now.
     """
-    (alone,) = await plan(tx, kinds, [replace(whole, key=None)])
+    (alone,) = await accept.plan(tx, kinds, [replace(whole, key=None)])
     return alone if isinstance(alone, StatewardError) else error

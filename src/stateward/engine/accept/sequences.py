@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 
-from stateward.engine.accept.accept import admission_keys, admit_all, find_answer, possible_keys, refusal_record
+from stateward.engine.accept import accept
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import KeyReused
 from stateward.engine.kinds import Kinds
@@ -55,15 +55,15 @@ async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[RequestSequence]) ->
     lock_set = chain.from_iterable(kinds.lock_set(request, None) for request in firsts)
     # All at once, so that rows are locked in one order: locking an object first and then its parent could deadlock.
     await uow.load(
-        {*(Key(request.ns, request.object) for request in firsts), *lock_set, *admission_keys(kinds, firsts)}
+        {*(Key(request.ns, request.object) for request in firsts), *lock_set, *accept.admission_keys(kinds, firsts)}
     )
     await uow.load_operations({Key(steps[-1].ns, steps[-1].op) for steps in batch})
-    answers = {steps[-1].op: _accepted_before(uow, steps[-1]) for steps in batch}
+    answers = {steps[-1].op: accept.accepted_before(uow, steps[-1]) for steps in batch}
     new = [steps for steps in batch if answers[steps[-1].op] is None]
     await _find_answers(tx, [request for steps in new for request in steps])
     for step in zip_longest(*new):
         requests = [request for request in step if request is not None]
-        for request, verdict in zip(requests, await admit_all(uow, kinds, requests), strict=True):
+        for request, verdict in zip(requests, await accept.admit_all(uow, kinds, requests), strict=True):
             if isinstance(verdict, StatewardError):
                 raise verdict
             answers[request.op] = verdict
@@ -72,25 +72,20 @@ async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[RequestSequence]) ->
     return [answer for steps in batch if (answer := answers[steps[-1].op]) is not None]
 
 
-def _accepted_before(uow: UnitOfWork, last: Request) -> Accepted | None:
-    done = uow.operations.get(Key(last.ns, last.op))
-    return None if done is None else Accepted(uow.objects[Key(last.ns, last.object)], done, again=True)
-
-
 async def _store_refusal(tx: Tx, steps: RequestSequence, error: StatewardError) -> bool:
     """Store the refusal of a sequence under the keys of its requests, unless the last one has a verdict meanwhile."""
     answers = await _find_answers(tx, steps)
     if answers.get(Key(steps[-1].ns, steps[-1].key or "")) is not None:
         return False
     new = [request for request in steps if request.key is not None and Key(request.ns, request.key) not in answers]
-    await tx.apply(Changes(idempotency_records=[refusal_record(request, error, tx.now) for request in new]))
+    await tx.apply(Changes(idempotency_records=[accept.refusal_record(request, error, tx.now) for request in new]))
     return True
 
 
 async def _find_answers(tx: Tx, requests: Sequence[Request]) -> Mapping[Key, IdempotencyRecord]:
     """Return the idempotency records of requests; raises if any of them was refused before."""
-    keys = {key for request in requests for key in possible_keys(request)}
+    keys = {key for request in requests for key in accept.possible_keys(request)}
     answers = await tx.idempotency_records(keys) if keys else {}
     for request in requests:
-        find_answer(request, answers)
+        accept.find_answer(request, answers)
     return answers

@@ -93,7 +93,7 @@ async def cancel_all(
 
 async def _load(uow: UnitOfWork, operations: Sequence[Operation]) -> None:
     await uow.load({Key(operation.ns, operation.object) for operation in operations})
-    await uow.load_locks({Key(operation.ns, operation.tree) for operation in operations if operation.tree is not None})
+    await uow.load_locks_of(operations)
 
 
 async def _refresh(uow: UnitOfWork, operations: Sequence[Operation]) -> None:

@@ -37,9 +37,7 @@ async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimRepo
     uow = UnitOfWork(tx)
     uow.operations.update((report.operation.key, report.operation) for report in reports)
     await uow.load({Key(report.operation.ns, report.operation.object) for report in reports})
-    await uow.load_locks(
-        {Key(report.operation.ns, report.operation.tree) for report in reports if report.operation.tree is not None}
-    )
+    await uow.load_locks_of(report.operation for report in reports)
     phases = {report.operation.key for report in reports if isinstance(report.outcome, Phase)}
     waiting = {key for report in reports if (key := _parent_to_tell(report)) is not None}
     kept = await tx.operations(phases | waiting) if phases or waiting else {}
@@ -138,8 +136,11 @@ def _start_deadline(uow: UnitOfWork, operation: Operation, move: Move) -> None:
 
 def requeue(uow: UnitOfWork, work: WorkItem, retry: Requeue, last_steps: str | None = None) -> None:
     """Return work to its lane, to be claimed again later; if it was cancelled meanwhile, at once."""
-    not_before = _until_moved_on(work) if retry.after is None else uow.now + retry.after
-    not_before = 0.0 if work.cancelled and not retry.is_undoing else not_before
+    not_before = uow.now + (retry.after or 0.0)
+    if retry.after is None:  # it waits for a move, which may have come before the worker let go of it
+        not_before = 0.0 if work.not_before > 0 or work.deadline is None else work.deadline
+    if work.cancelled and not retry.is_undoing:
+        not_before = 0.0
     attempts = work.attempts if retry.steps is None else work.attempts - 1
     observe = retry.observe or work.observe
     uow.update_work(replace(work, owner=None, not_before=not_before, observe=observe, attempts=attempts))
@@ -159,11 +160,6 @@ def _pause(uow: UnitOfWork, operation: Operation, work: WorkItem, pause: Pause, 
     uow.changes.steps.append((work.key, pause.steps))
 
 
-def _until_moved_on(work: WorkItem) -> float:
-    """Return until when work waits for a move: its deadline, or now if a move came before the worker let go of it."""
-    return 0.0 if work.not_before > 0 or work.deadline is None else work.deadline
-
-
 def complete(
     uow: UnitOfWork, lifecycle: Lifecycle, record: Object, operation: Operation, work: WorkItem | None, ending: Ending
 ) -> None:
@@ -173,7 +169,7 @@ def complete(
         status = ending.status or (Status.CANCELLED if ending.event == CANCELLED else None)
         complete_with(uow, record, operation, work, move, ending.result, ending.error, ending.seen, status)
         return
-    status = ending.status or _status(ending.event)
+    status = ending.status or HIDDEN_STATUSES.get(ending.event, Status.FAILED)
     if status is not Status.SUCCEEDED:
         journal(uow, record, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
     _finish(uow, _with_start(uow, operation, work, operation.via), work, status, ending.result, ending.error)
@@ -264,11 +260,7 @@ STATUSES = {
     Meaning.TIMEOUT: Status.FAILED,
     Meaning.CANCEL: Status.CANCELLED,
 }
-
-
-def _status(event: str) -> Status:
-    return {SUCCEEDED: Status.SUCCEEDED, CANCELLED: Status.CANCELLED}.get(event, Status.FAILED)
-
+HIDDEN_STATUSES = {SUCCEEDED: Status.SUCCEEDED, CANCELLED: Status.CANCELLED}  # of work that changes no state
 
 FALLBACKS = {
     # event     tried in turn, where the table does not know it in this state
@@ -290,14 +282,10 @@ def ending_move(lifecycle: Lifecycle, state: str, operation: Operation, ending: 
         if moves:
             wanted = operation.desired if meaning is Meaning.SUCCESS else operation.failing
             move = min(moves, key=lambda move: move.target.word != wanted)
-            return _as_failure(lifecycle, state, operation, move) if ending.event == UNKNOWN else move
+            # If nobody can say how it ended, a failure that leads there too is better: no deadline has passed.
+            failures = _exits(lifecycle, state, Meaning.FAILURE, operation) if ending.event == UNKNOWN else ()
+            return next((failure for failure in failures if failure.target == move.target), move)
     raise LookupError(f"{lifecycle.kind} has no way out of {state} for {ending.event!r}")
-
-
-def _as_failure(lifecycle: Lifecycle, state: str, operation: Operation, move: Move) -> Move:
-    """Return a failure that leads where a move does, if there is one: no deadline has passed that could be told."""
-    failures = _exits(lifecycle, state, Meaning.FAILURE, operation)
-    return next((failure for failure in failures if failure.target == move.target), move)
 
 
 def _known_move(lifecycle: Lifecycle, state: str, operation: Operation, report: Ending | Phase) -> Move | None:
@@ -330,9 +318,7 @@ async def time_out(uow: UnitOfWork, kinds: Kinds, overdue: Iterable[WorkItem]) -
     rows = list(overdue)
     await uow.load({Key(work.ns, work.object) for work in rows})
     await uow.load_operations(work.key for work in rows)
-    await uow.load_locks(
-        Key(operation.ns, operation.tree) for operation in uow.operations.values() if operation.tree is not None
-    )
+    await uow.load_locks_of(uow.operations.values())
     for work in rows:
         record, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
         error = with_age("no heartbeat and no report before the deadline", operation, uow.now)

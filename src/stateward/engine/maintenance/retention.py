@@ -12,7 +12,6 @@ has worked. It may be stopped anywhere and continued, by several processes at on
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
@@ -25,10 +24,8 @@ from stateward.errors import count_text
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.port import Reader, Store, Tx
-from stateward.store.records import JournalEntry, Key, Object, to_json
+from stateward.store.records import JournalEntry, Key, to_json
 from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandidate
-
-T = TypeVar("T")
 
 PORTION_ROWS = 1_000
 """How many journal entries are read, and how many rows are dropped at most in one transaction."""
@@ -73,7 +70,9 @@ async def prune(
     """Prune history from before a time, or only count it (`dry`); stop after about `within` seconds."""
     run = PruneRun(store, before, dry=dry, portion=portion)
     clock = asyncio.get_running_loop().time
-    begun, last, seq = clock(), await _last_seq_before(store.reader, before), after
+    begun, seq = clock(), after
+    newest = await store.reader.last_journal_seq()  # it always stays, so that the end of the journal never moves back
+    last = min(await last_seq_before(store.reader, before, 0, newest), newest - 1)
     began_at, known = await store.reader.time(), await horizon(store.reader)
     if not after:  # first: a key that is still known must find its operation
         await run.prune_idempotency_records()
@@ -111,8 +110,9 @@ class PruneRun:
             self._counted = {candidate.key for candidate in (*operations, *objects) if candidate.is_first_entry}
             return
         gone = 0
-        for some in _portions([candidate.key for candidate in operations], self._portion):
-            gone += await self._pruning.drop_operations(some)
+        keys_gone = [candidate.key for candidate in operations]
+        for at in range(0, len(keys_gone), self._portion):
+            gone += await self._pruning.drop_operations(keys_gone[at : at + self._portion])
         removed = (
             await self._pruning.drop_objects([candidate.key for candidate in objects], self._before) if objects else 0
         )
@@ -169,15 +169,6 @@ async def last_prune_time(reader: Reader) -> float:
     return 0.0 if record is None else record.since
 
 
-async def _last_seq_before(reader: Reader, before: float) -> int:
-    """Return the number of the last entry that is older than a time.
-
-    The newest entry always stays, so that the end of the journal never moves back.
-    """
-    newest = await reader.last_journal_seq()
-    return min(await last_seq_before(reader, before, 0, newest), newest - 1)
-
-
 async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None = None, who: str = "") -> None:
     """Raise the horizon; the end of a run is recorded as well, and journaled if something was pruned."""
     record = (await tx.objects([HISTORY_KEY])).get(HISTORY_KEY)
@@ -186,33 +177,14 @@ async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None
     spec = to_json(raised)
     known = record or absent_object(HISTORY_KEY, HISTORY, tx.now)
     changed = replace(known, spec=spec, version=known.version + 1, since=known.since if done is None else tx.now)
-    entries = (
-        []
-        if done is None or done == Pruned(next=done.next)
-        else [_prune_entry(changed, known.state, before, done, who)]
-    )
-    await tx.apply(Changes(objects=[replace(changed, state=HistoryState.KEPT.word)], journal=entries))
-
-
-def _prune_entry(about: Object, source: str, before: float, done: Pruned, who: str) -> JournalEntry:
-    why = f"{done} from before {time_text(before)}"
-    return JournalEntry(
-        ns=about.ns,
-        object=about.id,
-        kind=about.kind,
-        op=None,
-        at=about.since,
-        actor=CONTROLLER,
-        who=who,
-        event="prune",
-        source=source,
-        target=HistoryState.KEPT.word,
-        reason=why,
-    )
-
-
-def _portions(rows: Sequence[T], size: int) -> list[Sequence[T]]:
-    return [rows[at : at + size] for at in range(0, len(rows), size)]
+    entries, kept = [], HistoryState.KEPT.word
+    if done is not None and done != Pruned(next=done.next):
+        why = f"{done} from before {time_text(before)}"
+        entry = JournalEntry(
+            *HISTORY_KEY, changed.kind, None, changed.since, CONTROLLER, who, "prune", known.state, kept, why
+        )
+        entries.append(entry)
+    await tx.apply(Changes(objects=[replace(changed, state=kept)], journal=entries))
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ UnknownState = tuple[str, str]
 """A kind and a state that it does not have."""
 
 MIGRATION_BATCH = 500
+RECAST_REASON = "the state has another name in this version"
 
 
 class UnknownStates(StatewardError):
@@ -70,12 +71,18 @@ async def refuse_unknown_states(reader: Reader, kinds: Kinds) -> None:
 
 async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: str = "") -> Counter[UnknownState]:
     """Migrate objects and their running operations to new states; returns how many objects had each old state."""
-    _check_mapping(kinds, mapped)
+    for kind, words in mapped.items():
+        known = _state_words(kinds[kind].lifecycle)
+        for old, new in words.items():
+            if old in known:
+                raise BadInput("map", f"{kind}:{old}", "a state that the kind does not have any more")
+            if new not in known:
+                raise BadInput(f"{kind}:{old}", new, f"one of {', '.join(sorted(known))}")
     await store.transact(_refuse_workers)
     left = {
         unknown: number
         for unknown, number in (await unknown_states(store.reader, kinds)).items()
-        if not _is_mapped(mapped, unknown)
+        if unknown[1] not in mapped.get(unknown[0], {})
     }
     if left:
         raise UnknownStates(left)
@@ -94,21 +101,6 @@ def _state_words(lifecycle: Lifecycle) -> frozenset[str]:
     return frozenset(state.word for state in lifecycle.states)
 
 
-def _is_mapped(mapped: StateMapping, unknown: UnknownState) -> bool:
-    kind, state = unknown
-    return state in mapped.get(kind, {})
-
-
-def _check_mapping(kinds: Kinds, mapped: StateMapping) -> None:
-    for kind, words in mapped.items():
-        known = _state_words(kinds[kind].lifecycle)
-        for old, new in words.items():
-            if old in known:
-                raise BadInput("map", f"{kind}:{old}", "a state that the kind does not have any more")
-            if new not in known:
-                raise BadInput(f"{kind}:{old}", new, f"one of {', '.join(sorted(known))}")
-
-
 async def _refuse_workers(tx: Tx) -> None:
     alive = [worker.id for worker in await tx.workers() if worker.is_alive(tx.now)]
     if alive:
@@ -118,7 +110,11 @@ async def _refuse_workers(tx: Tx) -> None:
 async def _check(
     tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]
 ) -> tuple[list[Object], list[Operation]]:
-    objects, operations = await _load_with_operations(tx, keys)
+    objects = list((await tx.objects(keys)).values())
+    names = {record.key for record in objects}
+    work = await tx.queues({Key(record.ns, record.queue) for record in objects})
+    mine = {work_item.key for work_item in work if Key(work_item.ns, work_item.object) in names}
+    operations = list((await tx.operations(mine)).values()) if mine else []
     await _refuse_workers(tx)
     for record in objects:
         lifecycle, new = kinds[record.kind].lifecycle, mapped[record.kind].get(record.state)
@@ -157,14 +153,6 @@ async def _pages(reader: Reader, mapped: StateMapping) -> AsyncIterator[list[Key
                 after = records[-1].id
 
 
-async def _load_with_operations(tx: Tx, keys: Sequence[Key]) -> tuple[list[Object], list[Operation]]:
-    objects = list((await tx.objects(keys)).values())
-    names = {record.key for record in objects}
-    work = await tx.queues({Key(record.ns, record.queue) for record in objects})
-    mine = {work_item.key for work_item in work if Key(work_item.ns, work_item.object) in names}
-    return objects, list((await tx.operations(mine)).values()) if mine else []
-
-
 async def _write(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key], who: str) -> Counter[UnknownState]:
     """Migrate a batch; what has changed since the first check is checked again, under the locks of the objects."""
     objects, operations = await _check(tx, kinds, mapped, keys)
@@ -173,18 +161,14 @@ async def _write(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]
     moved = [
         replace(record, state=mapped[record.kind][record.state], version=record.version + 1) for record in outdated
     ]
-    entries = [_migration_entry(old, new, tx.now, who) for old, new in zip(outdated, moved, strict=True)]
+    entries = [
+        JournalEntry(*old.key, old.kind, old.op, tx.now, CONTROLLER, who, "recast", old.state, new.state, RECAST_REASON)
+        for old, new in zip(outdated, moved, strict=True)
+    ]
     migrated = [new for old, new in changed if new != old]
     if moved or migrated:
         await tx.apply(Changes(objects=moved, journal=entries, renamed_states=migrated))
     return Counter((record.kind, record.state) for record in outdated)
-
-
-def _migration_entry(old: Object, new: Object, now: float, who: str) -> JournalEntry:
-    why = "the state has another name in this version"
-    return JournalEntry(
-        old.ns, old.id, old.kind, old.op, now, CONTROLLER, who, "recast", old.state, new.state, why, None
-    )
 
 
 def _remembered_states(operation: Operation) -> Iterable[str]:

@@ -12,24 +12,11 @@ from typing import Literal
 from msgspec.structs import replace
 
 from stateward.aio.backoff import MAX_DELAY_S, backoff_delay
+from stateward.engine import work_errors
 from stateward.engine.finish.claim_reports import Ending, Pause, Requeue
 from stateward.engine.handlers import Handler, Observe, ObservedOutcome
 from stateward.engine.job import Job
 from stateward.engine.tracebacks import format_traceback
-from stateward.engine.work_errors import (
-    UNCLEAR_ERRORS,
-    Fenced,
-    Parked,
-    Permanent,
-    Throttled,
-    Unknown,
-    WaitingForChildren,
-    WorkError,
-    describe_error,
-    merge_errors,
-    parts_of,
-    source_of,
-)
 from stateward.engine.worker.compensation import Compensation, name_steps_left
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
@@ -71,55 +58,56 @@ class Attempt:
         try:
             async with asyncio.timeout(remaining) as limit:
                 try:
-                    return await self._attempt(job)
+                    if job.claim.work.observe and self._handler.observe is not None:
+                        seen = await self._handler.observe(job)
+                        if isinstance(seen, Ending):
+                            return seen
+                        if seen is ObservedOutcome.DONE:
+                            return Ending()
+                        if seen is ObservedOutcome.UNKNOWN:
+                            raise work_errors.Unknown("nobody can say whether it was done")
+                    result = await job.call_handler(self._handler.run)
+                    if isinstance(result, Ending):
+                        return result
+                    return Ending(result=None if result is None else to_json(result))
                 except BaseExceptionGroup as group:
-                    raise merge_errors(group) from group
-        except (WorkError, *UNCLEAR_ERRORS) as error:
+                    raise work_errors.merge_errors(group) from group
+        except (work_errors.WorkError, *work_errors.UNCLEAR_ERRORS) as error:
             if limit.expired():
                 return Ending(TIMED_OUT, CLOCK, error=f"not done {job.claim.operation.within:g} s after it was begun")
             return self._classify_error(job, error, remaining)
-        except Parked as waiting:
+        except work_errors.Parked as waiting:
             return Requeue(None, str(waiting))
-        except (Fenced, WaitingForChildren, StoreError, KeyboardInterrupt, GeneratorExit):
+        except (work_errors.Fenced, work_errors.WaitingForChildren, StoreError, KeyboardInterrupt, GeneratorExit):
             raise  # these say who may continue the operation, not how it ended
         except asyncio.CancelledError:
             if _cancel_requests() > cancelled_before:
                 raise
-            return self._classify_error(job, Unknown("something that its handler waited for was cancelled"), remaining)
+            return self._classify_error(
+                job, work_errors.Unknown("something that its handler waited for was cancelled"), remaining
+            )
         except BaseException as error:
             # Also of `sys.exit`, which would end the process, and `Suspended`, maybe in a group: then it has a pause.
             traceback = format_traceback(error, __file__) if job.pause is None else None
-            return Ending(FAILED, error=describe_error(error), traceback=traceback)
-
-    async def _attempt(self, job: Job) -> Ending:
-        if job.claim.work.observe and self._handler.observe is not None:
-            seen = await self._handler.observe(job)
-            if isinstance(seen, Ending):
-                return seen
-            if seen is ObservedOutcome.DONE:
-                return Ending()
-            if seen is ObservedOutcome.UNKNOWN:
-                raise Unknown("nobody can say whether it was done")
-        result = await job.call_handler(self._handler.run)
-        if isinstance(result, Ending):
-            return result
-        return Ending(result=None if result is None else to_json(result))
+            return Ending(FAILED, error=work_errors.describe_error(error), traceback=traceback)
 
     def _classify_error(self, job: Job, error: Exception, remaining: float) -> Outcome:
-        unclear = isinstance(error, (Unknown, *UNCLEAR_ERRORS)) or bool(job.interrupted_steps)
-        has_fault = not all(isinstance(part, WorkError) for part in parts_of(source_of(error)))
-        told = format_traceback(source_of(error), __file__) if has_fault else None
+        unclear = isinstance(error, (work_errors.Unknown, *work_errors.UNCLEAR_ERRORS)) or bool(job.interrupted_steps)
+        has_fault = not all(
+            isinstance(part, work_errors.WorkError) for part in work_errors.parts_of(work_errors.source_of(error))
+        )
+        told = format_traceback(work_errors.source_of(error), __file__) if has_fault else None
         text = str(error) or type(error).__name__
         if job.interrupted_steps:
             text += f"; interrupted, maybe with an effect: {', '.join(sorted(job.interrupted_steps))}"
         given_up = Ending(UNKNOWN if unclear else FAILED, error=text, traceback=told)
         tried_enough = self._handler.attempts is not None and job.attempt >= self._handler.attempts
-        if isinstance(error, Permanent) or tried_enough:
+        if isinstance(error, work_errors.Permanent) or tried_enough:
             return given_up
         asked = getattr(error, "after", None)
         longest = OBSERVE_AGAIN_MAX_S if unclear and self._handler.observe is not None else MAX_DELAY_S
         after = backoff_delay(job.attempt, self._chance, longest=longest) if asked is None else float(asked)
-        if isinstance(error, Throttled):
+        if isinstance(error, work_errors.Throttled):
             self.throttled = after
         elif after >= remaining:
             return given_up
@@ -134,7 +122,7 @@ class Attempt:
         try:
             async with asyncio.timeout(OBSERVE_TIMEOUT_S):
                 return await observe(job)
-        except (Fenced, StoreError):
+        except (work_errors.Fenced, StoreError):
             raise
         except asyncio.CancelledError:
             if _cancel_requests() > cancelled_before:

@@ -125,7 +125,9 @@ def _lanes_to_serve(
     slot.
     """
     active = [load for load in lanes if load.running]
-    ready = [load for load in lanes if load.waiting and load.lane.back_off <= now and _is_open(load)]
+    # A full lane counts as well: it may get work as soon as an operation has left it.
+    unfilled = [load for load in lanes if 0 < load.lane.capacity >= load.running]
+    ready = [load for load in unfilled if load.waiting and load.lane.back_off <= now]
     waiting = sorted((load for load in ready if not load.running), key=lambda load: load.lane.opened)
     is_crowded = len(active) + len(waiting) > limit
     # If the limit was lowered, the lanes that were opened last stay active, and the others run dry.
@@ -144,11 +146,6 @@ def _lanes_to_serve(
         load.lane.lane for load in continued if left_s[load.lane.lane] >= prefetch.durations_s.get(load.lane.lane, 0.0)
     }
     return continued + waiting[: max(0, limit - len(active))], lasting
-
-
-def _is_open(load: LaneLoad) -> bool:
-    """Tell whether a lane may get new work: now, or as soon as an operation has left it."""
-    return 0 < load.lane.capacity >= load.running
 
 
 def _share_room(lanes: Iterable[LaneLoad], room: int) -> dict[str, int]:

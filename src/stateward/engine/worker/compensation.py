@@ -14,30 +14,19 @@ from collections.abc import Awaitable
 from random import Random
 
 from stateward.aio.backoff import backoff_delay
+from stateward.engine import work_errors
 from stateward.engine.finish.claim_reports import Ending, Requeue
 from stateward.engine.job import Job, Run
 from stateward.engine.tracebacks import format_traceback
-from stateward.engine.work_errors import (
-    UNCLEAR_ERRORS,
-    Fenced,
-    Temporary,
-    Throttled,
-    Unknown,
-    WorkError,
-    describe_error,
-    merge_errors,
-    parts_of,
-    source_of,
-)
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, TIMED_OUT, UNKNOWN, WORKER
 from stateward.store.errors import StoreError
 
 log = logging.getLogger("stateward.worker")
 
-LEAVING_ERRORS = (Fenced, StoreError, KeyboardInterrupt, GeneratorExit)
+LEAVING_ERRORS = (work_errors.Fenced, StoreError, KeyboardInterrupt, GeneratorExit)
 """Errors that say who may continue the operation."""
 
-RETRIED_ERRORS = (Temporary, Throttled, Unknown, *UNCLEAR_ERRORS)
+RETRIED_ERRORS = (work_errors.Temporary, work_errors.Throttled, work_errors.Unknown, *work_errors.UNCLEAR_ERRORS)
 """Errors after which an undo is tried again."""
 
 UNDONE_ENDS = (FAILED, UNKNOWN, CANCELLED)
@@ -77,9 +66,16 @@ class Compensation:
                 continue
             if (again := self._when_to_go_on(job, error)) is not None:
                 return again
-            if not all(isinstance(part, WorkError) for part in parts_of(source_of(error))):
-                _log_traceback(job, pending[0], error)
-            await job.give_up_undo(pending[0], describe_error(error))
+            if not all(
+                isinstance(part, work_errors.WorkError) for part in work_errors.parts_of(work_errors.source_of(error))
+            ):
+                record, traceback = (
+                    job.claim.object,
+                    job.mask_secrets(format_traceback(work_errors.source_of(error), __file__)),
+                )
+                what = (job.key.id, job.action, record.kind, record.id, record.ns, pending[0])
+                log.error("operation %s (%s of %s %s in %s) cannot undo its step %s:\n%s", *what, traceback)
+            await job.give_up_undo(pending[0], work_errors.describe_error(error))
         return None
 
     def _when_to_go_on(self, job: Job, error: BaseException | None) -> Requeue | None:
@@ -88,7 +84,7 @@ class Compensation:
             return None
         asked = getattr(error, "after", None)
         after = backoff_delay(job.attempt, self._chance) if asked is None else float(asked)
-        if isinstance(error, Throttled):
+        if isinstance(error, work_errors.Throttled):
             self.throttled = after
         text = f"it undoes its steps: {str(error) or type(error).__name__}"
         return None if after >= job.time_left_s else Requeue(after, text, is_undoing=True)
@@ -105,9 +101,9 @@ async def _error_of(work: Awaitable[None]) -> BaseException | None:
     except asyncio.CancelledError:
         if task is not None and task.cancelling() > cancelled_before:
             raise
-        return Unknown("something that it waited for was cancelled")
+        return work_errors.Unknown("something that it waited for was cancelled")
     except BaseExceptionGroup as group:
-        error = merge_errors(group)
+        error = work_errors.merge_errors(group)
         if isinstance(error, LEAVING_ERRORS):
             raise error from None
         error.__cause__ = group  # its parts are in the traceback
@@ -115,12 +111,6 @@ async def _error_of(work: Awaitable[None]) -> BaseException | None:
     except BaseException as error:
         return error
     return None
-
-
-def _log_traceback(job: Job, step: str, error: BaseException) -> None:
-    record, traceback = job.claim.object, job.mask_secrets(format_traceback(source_of(error), __file__))
-    what = (job.key.id, job.action, record.kind, record.id, record.ns, step)
-    log.error("operation %s (%s of %s %s in %s) cannot undo its step %s:\n%s", *what, traceback)
 
 
 def name_steps_left(job: Job, ending: Ending) -> Ending:

@@ -3,29 +3,84 @@
 Each write checks the fencing token of the claim: a worker that has lost an operation cannot write for it any more.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stateward.aio.backoff import GrowingIntervals
-from stateward.engine.accept.children import child_ids, spawn
+from stateward.engine.accept.accept import admit_all
 from stateward.engine.finish.claim_reports import ClaimReport, Phase
 from stateward.engine.job import ChildOutcome, Job
-from stateward.engine.job_steps import Steps
+from stateward.engine.job_steps import CHILDREN, Steps
 from stateward.engine.kinds import Kinds
-from stateward.engine.requests import Request
+from stateward.engine.requests import Accepted, Request
 from stateward.engine.stored_texts import sanitize_text
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.transitions import journal
 from stateward.engine.troubles import journal_trouble
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.engine.work_errors import Fenced, WaitingForChildren
-from stateward.errors import UnknownName
+from stateward.errors import StatewardError, UnknownName
 from stateward.lifecycle import CLOCK, WORKER
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
-from stateward.store.records import Key, Operation, Progress, Timer, to_json
+from stateward.store.records import Claim, Key, Operation, Progress, Timer, to_json
+
+# Child operations: a step of a composite action that other operations carry out.
+#
+# One transaction accepts the children, stores the step and requeues the parent. So no child begins twice, whatever
+# crashes when, and no worker slot is used for waiting: the parent can be claimed again when the last child has ended.
+
+
+async def spawn(
+    tx: Tx,
+    kinds: Kinds,
+    owner: str,
+    claim: Claim,
+    epoch: int,
+    step: str,
+    requests: Sequence[Request],
+    calls: Mapping[str, Any],
+) -> tuple[int, dict[str, Any]]:
+    """Accept the children of a step; returns how many began, and all finished steps, this one included.
+
+    `calls` are the records of the provider calls that the parent has made so far.
+    """
+    operation = claim.operation
+    uow = UnitOfWork(tx)
+    locked = {Key(request.ns, name) for request in requests for name in (request.object, *request.also_locks)}
+    await uow.load({Key(operation.ns, operation.object), *locked})
+    work = uow.work(operation.key)
+    if work is None or work.fenced or work.cancelled or (work.owner, work.epoch) != (owner, epoch):
+        raise Fenced(operation.id)  # a cancelled operation begins no children: its next attempt says how it ended
+    children = [
+        replace(request, op=_child_id(operation.id, step, number), parent=operation.id)
+        for number, request in enumerate(requests)
+    ]
+    verdicts = await admit_all(uow, kinds, children)
+    begun = sum(isinstance(verdict, Accepted) and verdict.operation is not None for verdict in verdicts)
+    denied = {
+        request.object: str(verdict)
+        for request, verdict in zip(requests, verdicts, strict=True)
+        if isinstance(verdict, StatewardError)
+    }
+    # A phase may have added a step since the work was claimed.
+    stored: dict[str, Any] = msgspec.json.decode((await tx.operations([operation.key]))[operation.key].steps)
+    steps = stored | {**calls, step: denied, f"{CHILDREN}{step}": len(requests)}
+    uow.changes.steps.append((operation.key, to_json(steps)))
+    if begun:
+        uow.update_work(replace(work, owner=None, children=begun))
+    await promote_waiters(uow)
+    await uow.apply()
+    return begun, steps
+
+
+def _child_id(parent: str, step: str, number: int) -> str:
+    """Return the operation id of a child, which is the same whenever the step is repeated."""
+    return blake2b(f"{parent}/{step}/{number}".encode(), digest_size=16).hexdigest()
 
 
 class JobStore:
@@ -86,7 +141,8 @@ class JobStore:
 
     async def children(self, job: Job, step: str, count: int) -> list[ChildOutcome]:
         """Return how the children of a step have ended."""
-        keys = [Key(job.ns, child_id) for child_id in child_ids(job.key.id, step, count)]
+        # Operations of denied requests do not exist.
+        keys = [Key(job.ns, _child_id(job.key.id, step, number)) for number in range(count)]
         operations = await self._store.reader.operations(keys)
         return [_outcome(operations[key]) for key in keys if key in operations]
 

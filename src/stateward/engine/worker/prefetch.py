@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.store.records import Claim, Key, WorkItem
 
@@ -116,16 +117,17 @@ class PrefetchBuffer:
             self._held.setdefault(claim.work.lane, deque()).append(PrefetchedClaim(claim, store_time, claimed_at))
             self._epochs[claim.work.key] = claim.work.epoch
 
-    def take_next(self, lane: str, now: float) -> PrefetchedClaim | None:
-        """Remove and return the claim to start next in a lane, unless it is stale."""
+    def take_next(self, lane: str, now: float) -> tuple[Claim, float] | None:
+        """Remove the claim to start next in a lane, unless it is stale; returns it started, and the store's time."""
         held = self._held.get(lane)
         if not held or now - held[0].claimed_at > PREFETCH_STALE_WINDOWS * self._window_s:
             return None
         prefetched = held.popleft()
         if not held:
             del self._held[lane]
-        self.forget([prefetched.claim])
-        return prefetched
+        claim, store_time = prefetched.claim, prefetched.store_time + now - prefetched.claimed_at
+        self.forget([claim])
+        return replace(claim, work=replace(claim.work, deadline=store_time + claim.operation.within)), store_time
 
     def take_unneeded(self, now: float) -> list[Claim]:
         """Return the claims to give back: stale ones, and those of lanes where this worker runs nothing any more."""

@@ -12,18 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.aio.supervise import wait_for_event
+from stateward.engine import recovery
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.errors import NotFound, Refused
 from stateward.engine.kinds import Kinds
-from stateward.engine.recovery import (
-    POSTPONED_MAX_S,
-    POSTPONED_MIN_S,
-    ItemFailed,
-    StoreRunner,
-    naming_failed_item,
-    resolve_overdue,
-    run_isolated,
-)
 from stateward.engine.requests import Request
 from stateward.engine.transitions import journal_rejection
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
@@ -60,7 +52,7 @@ class DueScheduler:
         kinds: Kinds,
         new_id: Callable[[], str],
         worker: str,
-        run_tx: StoreRunner,
+        run_tx: recovery.StoreRunner,
         on_due: Callable[[], None],
     ) -> None:
         self.due_changed = asyncio.Event()  # something may be due earlier than known
@@ -74,7 +66,10 @@ class DueScheduler:
             pause = await self._seconds_until_due()
             if pause <= 0 and not await self._run_due():
                 pause = DUE_RETRY_S  # it waits for a slot in its lane, or for a free worker
-            await self._wait(pause)
+            if await wait_for_event(self.due_changed, min(max(pause, 0.001), DUE_POLL_MAX_S)):
+                await asyncio.sleep(DUE_DEBOUNCE_S)
+            else:
+                self._on_due()
 
     async def _seconds_until_due(self) -> float:
         """Return in how many seconds something is due; a change after the call sets `due_changed` again."""
@@ -86,17 +81,17 @@ class DueScheduler:
             return DUE_RETRY_S
 
     async def _run_due(self) -> int:
-        fired = await run_isolated(
+        fired = await recovery.run_isolated(
             self._run_tx,
             lambda tx, most: fire_due_timers(tx, self._kinds, self._new_id, most),
             self._postpone_timer,
             MAX_DUE_TIMERS,
         )
-        late = await resolve_overdue(self._run_tx, self._kinds, self._worker, MAX_OVERDUE)
+        late = await recovery.resolve_overdue(self._run_tx, self._kinds, self._worker, MAX_OVERDUE)
         self._on_due()
         return fired + late
 
-    async def _postpone_timer(self, tx: Tx, failed: ItemFailed[Timer]) -> None:
+    async def _postpone_timer(self, tx: Tx, failed: recovery.ItemFailed[Timer]) -> None:
         """Set a timer again whose guard or end hook failed: each time later. The first failure is logged and journaled.
 
         A plugin that is fixed starts with a new process, which begins with a short delay.
@@ -109,7 +104,7 @@ class DueScheduler:
         if len(self._failures) > REMEMBERED_FAILURES:
             del self._failures[next(iter(self._failures))]
         uow = UnitOfWork(tx)
-        delay_s = min(POSTPONED_MAX_S, POSTPONED_MIN_S * 2.0 ** min(times - 1, 16))
+        delay_s = min(recovery.POSTPONED_MAX_S, recovery.POSTPONED_MIN_S * 2.0 ** min(times - 1, 16))
         uow.changes.timers.append(replace(timer, due=tx.now + delay_s))
         await uow.load([Key(timer.ns, timer.object)])
         if times == 1 and (record := uow.objects.get(Key(timer.ns, timer.object))) is not None:
@@ -117,13 +112,6 @@ class DueScheduler:
             log.error("timer %s (%s of %s %s in %s) is tried again later", *what, exc_info=failed.error)
             journal_rejection(uow, record, None, CLOCK, timer.id, timer.event, f"{failed.reason}; it is tried again")
         await uow.apply()
-
-    async def _wait(self, pause: float) -> None:
-        """Sleep until something is due, or may be due earlier; several changes in a row wake it once."""
-        if await wait_for_event(self.due_changed, min(max(pause, 0.001), DUE_POLL_MAX_S)):
-            await asyncio.sleep(DUE_DEBOUNCE_S)
-        else:
-            self._on_due()
 
 
 TIMER_RETRY_S = 1.0
@@ -136,7 +124,7 @@ async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most:
     if not timers:
         return 0
     uow = UnitOfWork(tx)
-    with naming_failed_item(timers):
+    with recovery.naming_failed_item(timers):
         verdicts = await admit_all(uow, kinds, [_request(timer, new_id()) for timer in timers])
     of_timers = [uow.objects.get(Key(timer.ns, timer.object)) for timer in timers]
     kinds.pass_over_unknown_timers(

@@ -234,25 +234,22 @@ class Worker:
     async def accept(self, requests: Sequence[Request]) -> Sequence[Verdict]:
         """Accept requests, and claim in the same transaction what can start immediately, which saves a commit."""
         async with self._accept_lock:
-            return await self._accept(requests)
-
-    async def _accept(self, requests: Sequence[Request]) -> Sequence[Verdict]:
-        room = self._slots - len(self._running) if self._lease.left_s > 0 else 0
-        eager = EagerClaims(self._lease.record, room)
-        program = accept_function(self._kinds, requests, eager)
-        self._accepting = {Key(request.ns, request.op) for request in requests}
-        try:
-            if not self._store.serializes_writes or room <= 0 or self._claim_lock.locked():
-                verdicts = await self._store.transact(program)
-            else:
-                verdicts = await self._accept_with_claims(program, eager, room)
-            self._start_all(eager.claims, eager.claimed_at)
-        except BaseException:
-            self._recheck_claims.set()  # it may have been committed, with claims that nobody here knows
-            raise
-        finally:
-            self._accepting = frozenset()
-        return verdicts
+            room = self._slots - len(self._running) if self._lease.left_s > 0 else 0
+            eager = EagerClaims(self._lease.record, room)
+            program = accept_function(self._kinds, requests, eager)
+            self._accepting = {Key(request.ns, request.op) for request in requests}
+            try:
+                if not self._store.serializes_writes or room <= 0 or self._claim_lock.locked():
+                    verdicts = await self._store.transact(program)
+                else:
+                    verdicts = await self._accept_with_claims(program, eager, room)
+                self._start_all(eager.claims, eager.claimed_at)
+            except BaseException:
+                self._recheck_claims.set()  # it may have been committed, with claims that nobody here knows
+                raise
+            finally:
+                self._accepting = frozenset()
+            return verdicts
 
     async def _accept_with_claims(self, program: TxFunction[T], eager: EagerClaims, room: int) -> T:
         """Run an accepting transaction, and in it also claim operations that eager claims could not take.
@@ -343,24 +340,24 @@ class Worker:
                 return
             outcome = await attempt.resolve_cancelled(job) if running.stop_reason == "cancelled" else Interrupted()
         running.given_up_at = inf
-        if isinstance(outcome, Ending | Requeue) and outcome.error is not None:
-            outcome = replace(outcome, error=job.mask_secrets(outcome.error))
-        if isinstance(outcome, Ending) and outcome.result is not None:
-            outcome = replace(outcome, result=job.mask_result(outcome.result))
-        if isinstance(outcome, Ending) and outcome.traceback is not None:
-            outcome = replace(outcome, traceback=job.mask_secrets(outcome.traceback))
-            _log_traceback(job, outcome)
+        outcome = _masked(job, outcome)
         if isinstance(outcome, Requeue) and outcome.after is not None:  # one that waits for a move has no error
             outcome = self._with_recipients(running.claim, outcome, outcome.after)
-        had_slot = self._release_slot(running, asyncio.get_running_loop().time() - started_at)
-        steps = job.steps_with_calls
-        if attempt.throttled is not None:
+        ended_at = asyncio.get_running_loop().time()
+        had_slot, steps = self._release_slot(running, ended_at - started_at), job.steps_with_calls
+        next_claim = None
+        if (after := attempt.throttled) is not None:
             self._return_prefetched_soon(self._prefetched.release_lane(work.lane))
-            await self._back_off_lane(work.lane, attempt.throttled)
+            with suppress(StoreError):
+                pause = await self._store.transact(lambda tx: back_off_lane(tx, work.lane, after))
+                asyncio.get_running_loop().call_later(pause, self._claimable.set)
+        elif had_slot and self._slots and self._lease.left_s > 0:
+            next_claim = self._prefetched.take_next(work.lane, ended_at)
+        if next_claim is None:
             await self._send_report(running.claim, outcome, steps=steps)
-        elif not had_slot or (successor := self._start_successor(running)) is None:
-            await self._send_report(running.claim, outcome, steps=steps)
-        elif await self._send_report(running.claim, outcome, successor.claim, steps) and not running.predecessors:
+            return
+        successor = self._start(*next_claim, predecessors=(work.key, *running.predecessors))
+        if await self._send_report(running.claim, outcome, successor.claim, steps) and not running.predecessors:
             successor.predecessors = ()
         else:
             self._recheck_claims.set()  # the slot may belong to another worker by now, or still to a predecessor
@@ -389,16 +386,6 @@ class Worker:
             self._claimable.set()
         return True
 
-    def _start_successor(self, running: RunningOperation) -> RunningOperation | None:
-        """Start a prefetched operation in the slot of one that has ended, if there is one."""
-        work, now = running.claim.work, asyncio.get_running_loop().time()
-        prefetched = self._prefetched.take_next(work.lane, now) if self._slots and self._lease.left_s > 0 else None
-        if prefetched is None:
-            return None
-        claim, store_time = prefetched.claim, prefetched.store_time + now - prefetched.claimed_at
-        started = replace(claim, work=replace(claim.work, deadline=store_time + claim.operation.within))
-        return self._start(started, store_time, predecessors=(work.key, *running.predecessors))
-
     def _return_prefetched_soon(self, claims: Sequence[Claim]) -> None:
         if claims:
             task = asyncio.create_task(self._return_prefetched(claims))
@@ -411,11 +398,6 @@ class Worker:
         self._prefetched.forget(claims)
         if any(isinstance(answer, BaseException) for answer in answers):
             self._recheck_claims.set()  # claims that could not be returned are unknown here now
-
-    async def _back_off_lane(self, lane: str, after: float) -> None:
-        with suppress(StoreError):
-            pause = await self._store.transact(lambda tx: back_off_lane(tx, lane, after))
-            asyncio.get_running_loop().call_later(pause, self._claimable.set)
 
     def _send_report(
         self,
@@ -432,13 +414,19 @@ class Worker:
         recorded = await self._store.transact(lambda tx: record_claim_reports(tx, self._kinds, reports))
         for report, counted in zip(reports, recorded, strict=True):
             if counted is True and isinstance(report.outcome, Ending) and report.outcome.event in FAILURES:
-                _log_failure(report.operation, report.outcome)
+                operation, reason = report.operation, sanitize_text(report.outcome.error) or "no reason given"
+                what = (operation.id, operation.action, operation.kind, operation.object, operation.ns)
+                text = " ".join(reason.split())
+                log.warning("operation %s (%s of %s %s in %s) %s: %s", *what, report.outcome.event, text)
         return recorded
 
     # --- the lease ---------------------------------------------------------------------------------------------------
 
     async def _heartbeat_loop(self) -> None:
         await self._lease.run_heartbeats(self._on_lease_renewed, self._claimable.set)
+
+    async def _lease_expiry_loop(self) -> None:
+        await self._lease.run_expiry(self._stop_running)
 
     def _on_lease_renewed(self) -> None:
         self._recheck_claims.set()
@@ -460,9 +448,6 @@ class Worker:
 
         report = self._send_report(running.claim, Ending(TIMED_OUT, CLOCK, error=error))
         report.add_done_callback(try_again_if_failed)
-
-    async def _lease_expiry_loop(self) -> None:
-        await self._lease.run_expiry(self._stop_running)
 
     def _stop_running(self) -> None:
         self._prefetched.forget(self._prefetched.release_all())
@@ -527,10 +512,20 @@ class Worker:
                 await asyncio.sleep(0.2 + self._chance.random())
 
 
-def _log_traceback(job: Job, ending: Ending) -> None:
-    what = (job.key.id, job.action, job.claim.object.kind, job.object, job.ns, job.attempt)
-    level = logging.WARNING if ending.event == UNKNOWN else logging.ERROR  # a broken connection is no fault of ours
-    log.log(level, "operation %s (%s of %s %s in %s) failed in attempt %d:\n%s", *what, ending.traceback)
+def _masked(job: Job, outcome: Outcome | Interrupted) -> Outcome | Interrupted:
+    """Return an outcome with the secrets in its texts masked, and log the traceback of a handler's error."""
+    if isinstance(outcome, Ending | Requeue) and outcome.error is not None:
+        outcome = replace(outcome, error=job.mask_secrets(outcome.error))
+    if isinstance(outcome, Ending) and outcome.result is not None:
+        outcome = replace(outcome, result=job.mask_result(outcome.result))
+    if isinstance(outcome, Ending) and outcome.traceback is not None:
+        outcome = replace(outcome, traceback=job.mask_secrets(outcome.traceback))
+        what = (job.key.id, job.action, job.claim.object.kind, job.object, job.ns, job.attempt)
+        level = (
+            logging.WARNING if outcome.event == UNKNOWN else logging.ERROR
+        )  # a broken connection is no fault of ours
+        log.log(level, "operation %s (%s of %s %s in %s) failed in attempt %d:\n%s", *what, outcome.traceback)
+    return outcome
 
 
 async def _no_handler(job: Job) -> None:
@@ -538,9 +533,3 @@ async def _no_handler(job: Job) -> None:
 
 
 FAILURES = frozenset({FAILED, TIMED_OUT})
-
-
-def _log_failure(operation: Operation, ending: Ending) -> None:
-    what = (operation.id, operation.action, operation.kind, operation.object, operation.ns)
-    reason = sanitize_text(ending.error) or "no reason given"
-    log.warning("operation %s (%s of %s %s in %s) %s: %s", *what, ending.event, " ".join(reason.split()))

@@ -50,7 +50,9 @@ class LabelLine(Struct, frozen=True):
 
 def label_of(allowed: AllowedEvent) -> Label:
     """Return the label of an event that a state allows."""
-    return Label(allowed.event, _tone(allowed), _shown_actors(allowed), allowed.needs)
+    actors = named_actors(allowed.actors)
+    plain = USER in actors or actors == (WORKER,) or (allowed.meaning is Meaning.TIMEOUT and actors == (CLOCK,))
+    return Label(allowed.event, _tone(allowed), Actors() if plain else actors, allowed.needs)
 
 
 def _tone(allowed: AllowedEvent) -> Tone:
@@ -59,13 +61,6 @@ def _tone(allowed: AllowedEvent) -> Tone:
     if allowed.needs:
         return Tone.INSISTED
     return Tone.ASKED if allowed.meaning in BEGINNINGS else Tone.WENT_ON
-
-
-def _shown_actors(allowed: AllowedEvent) -> Actors:
-    """Return the actors to name: none for an event of the user, of the worker alone, or for the clock's time-out."""
-    actors = named_actors(allowed.actors)
-    plain = USER in actors or actors == (WORKER,) or (allowed.meaning is Meaning.TIMEOUT and actors == (CLOCK,))
-    return Actors() if plain else actors
 
 
 def label_lines(labels: Iterable[Label]) -> Iterator[LabelLine]:

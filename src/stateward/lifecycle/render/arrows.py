@@ -12,7 +12,7 @@ from math import hypot
 
 from stateward.lifecycle.render.arrow_labels import Label, Tone
 from stateward.lifecycle.render.drawing import LINE, ArrowShape
-from stateward.lifecycle.render.layout import Curve, Point
+from stateward.lifecycle.render.layout import Point
 from stateward.lifecycle.render.phrases import join_states
 from stateward.lifecycle.render.svg_markup import element, escaped, number
 from stateward.lifecycle.states import States
@@ -24,7 +24,8 @@ BASELINE = 4.0
 
 def arrows(line: ArrowShape, names: dict[str, str], lifecycle: Lifecycle) -> Iterator[str]:
     """Yield the group of an arrow, and that of its way back if it has one."""
-    way = element("path", {"d": _path(line.curve)})
+    start, *rest = map(_pair, line.curve.points)
+    way = element("path", {"d": f"M{start}C{' '.join(rest)}"})
     forth = way + _tip(line.curve.points[-1], line.curve.tip)
     tail, head = names[line.tail], names[line.head]
     edge = line.edge
@@ -87,11 +88,6 @@ def _words(line: ArrowShape) -> list[str]:
         element("text", {"class": kind, "x": line.words_at.x, "y": top + n * LINE}, escaped(text))
         for n, (text, kind) in enumerate(texts)
     ]
-
-
-def _path(curve: Curve) -> str:
-    start, *rest = map(_pair, curve.points)
-    return f"M{start}C{' '.join(rest)}"
 
 
 def _tip(base: Point, tip: Point) -> str:

@@ -84,7 +84,8 @@ def _happenings(lifecycle: Lifecycle) -> Iterator[StateEdge]:
     for source in lifecycle.states:
         for allowed in lifecycle.allowed[source]:
             if _is_drawn(allowed):
-                yield _happening(States((source,)), allowed)
+                returns = allowed.origins == (allowed.target,)
+                yield StateEdge(label_of(allowed), States((source,)), allowed.target, allowed.meaning, returns)
 
 
 def _is_drawn(allowed: AllowedEvent) -> bool:
@@ -92,11 +93,6 @@ def _is_drawn(allowed: AllowedEvent) -> bool:
     if allowed.meaning is Meaning.CANCEL:
         return not allowed.origins
     return allowed.meaning is not Meaning.HIDDEN
-
-
-def _happening(source: States, allowed: AllowedEvent) -> StateEdge:
-    returns = allowed.origins == (allowed.target,)
-    return StateEdge(label_of(allowed), source, allowed.target, allowed.meaning, returns)
 
 
 def _bundled(happenings: Iterable[StateEdge]) -> list[StateEdge]:
@@ -107,17 +103,12 @@ def _bundled(happenings: Iterable[StateEdge]) -> list[StateEdge]:
         drawn[edge.way].add(edge.likeness)
         alike[edge.likeness].append(edge)
     bundled: list[StateEdge] = []
-    for family in sorted(_families(alike.values()), key=lambda family: -len(family[0])):
+    families: dict[Way, Family] = defaultdict(list)
+    for several in alike.values():
+        families[_sources(several), several[0].target].append(several)
+    for family in sorted(families.values(), key=lambda family: -len(family[0])):
         bundled.extend(_bundle(family, drawn))
     return bundled
-
-
-def _families(alike: Iterable[list[StateEdge]]) -> Iterable[Family]:
-    """Group the events that would share a bundle: from the same states to the same state."""
-    families: dict[Way, Family] = defaultdict(list)
-    for several in alike:
-        families[_sources(several), several[0].target].append(several)
-    return families.values()
 
 
 def _bundle(family: Family, drawn: dict[Way, set[object]]) -> Iterable[StateEdge]:

@@ -35,20 +35,16 @@ def svg(lifecycle: Lifecycle) -> str:
         "width": wide,
         "height": high,
     }
+    about = f"{lifecycle.declaration.about}: " if lifecycle.declaration.about else ""
     inside = (
         element("title", {}, escaped(lifecycle.kind)),
-        element("desc", {}, escaped(_description(lifecycle))),
+        element("desc", {}, escaped(f"{about}{', '.join(state.word for state in lifecycle.declaration.states)}")),
         element("style", {}, STYLE),
         *(group for line in sorted(drawn.lines, key=_loudness) for group in arrows(line, names, lifecycle)),
         element("g", {"class": "labels"}, *(text for line in drawn.lines for text in arrow_texts(line, lifecycle))),
         *(_shape(shape, names[shape.key]) for shape in drawn.shapes),
     )
     return element("svg", head, *(f"\n{part}" for part in inside if part), "\n") + "\n"
-
-
-def _description(lifecycle: Lifecycle) -> str:
-    about = f"{lifecycle.declaration.about}: " if lifecycle.declaration.about else ""
-    return f"{about}{', '.join(state.word for state in lifecycle.declaration.states)}"
 
 
 def _loudness(line: ArrowShape) -> int:

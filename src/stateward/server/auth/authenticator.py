@@ -12,16 +12,67 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from hashlib import blake2b
+from heapq import nlargest
 from itertools import islice
 
 from litestar.types import Scope
 
 from stateward.access import Grant, Tokens
 from stateward.access.sessions import PREFIX, Sessions
+from stateward.aio.token_bucket import TokenBucket
 from stateward.server.auth.client_address import ClientAddresses
 from stateward.server.auth.credentials import token_id
-from stateward.server.auth.rate_limit import RateLimiter
 from stateward.server.errors import NotAuthenticated, TooMany
+
+MAX_KEYS = 10_000
+"""How many buckets are kept; full ones are dropped first, because they equal new ones."""
+
+MAX_DEBT_S = 60.0
+"""How many seconds at most an overdrawn bucket takes until it has tokens again."""
+
+
+class RateLimiter:
+    """Buckets of one size, by name. A bucket holds the calls of `span` seconds."""
+
+    def __init__(self, rate: float, clock: Callable[[], float], span: float = 1.0) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._span = span
+        self._buckets: dict[str, TokenBucket] = {}
+
+    def take(self, name: str) -> float:
+        """Take a call from a bucket and return 0; if there is none, return how many seconds it takes until there is."""
+        late = self.delay_s(name)
+        if late > 0:
+            return late
+        self.overdraw(name)
+        return 0.0
+
+    def delay_s(self, name: str) -> float:
+        """Return how many seconds it takes until a call can be taken from a bucket."""
+        now = self._clock()
+        return (self._buckets.get(name) or self._new(now)).delay_s(now)
+
+    def overdraw(self, name: str) -> None:
+        """Take a call from a bucket, even from an empty one: the debt has to refill first."""
+        now = self._clock()
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._buckets[name] = self._new(now)
+        bucket.overdraw(now)
+        if len(self._buckets) > MAX_KEYS:
+            self._forget(now)
+
+    def _new(self, now: float) -> TokenBucket:
+        return TokenBucket(self._rate, self._rate * self._span, now, max_debt=self._rate * MAX_DEBT_S)
+
+    def _forget(self, now: float) -> None:
+        """Keep the buckets that are not full; of too many, the emptier half."""
+        missing = {name: missing for name, bucket in self._buckets.items() if (missing := bucket.missing(now)) > 0}
+        if len(missing) > MAX_KEYS:
+            missing = dict(nlargest(MAX_KEYS // 2, missing.items(), key=lambda entry: entry[1]))
+        self._buckets = {name: self._buckets[name] for name in missing}
+
 
 TOKEN_CACHE_S = 2.0
 """How many seconds the result of a token lookup is cached."""
@@ -66,14 +117,22 @@ class Authenticator:
         key = blake2b(text.encode(), key=self._salt, digest_size=16).digest()
         if key not in self._valid_before:
             self._check_failure_limits(text, scope)
-        lookup = self._cached_lookup(key, text)
+        known = self._lookups.get(key)
+        if known is None or known[0] <= self._clock():
+            known = self._start_lookup(key, text)
+        lookup = known[1]
         if not lookup.done():
             await asyncio.wait([lookup])  # all concurrent requests share one lookup; wait() does not cancel it
         grant = lookup.result()
         if grant is None:
-            self._count_failure(key, text, scope)
+            self._valid_before.pop(key, None)  # concurrent lookups may overdraw the limit, and the debt refills first
+            for name in self._failure_limits(text, scope):
+                self._failure_limiter.overdraw(name)
             raise NotAuthenticated(given=True)
-        self._remember_valid(key)
+        if key not in self._valid_before:
+            if len(self._valid_before) >= MAX_CACHED_TOKENS:
+                self._valid_before = dict.fromkeys(islice(self._valid_before, MAX_CACHED_TOKENS // 2, None))
+            self._valid_before[key] = None
         after = self._rate_limiter.take(grant.token)
         if after > 0:
             raise TooMany(after)
@@ -88,29 +147,10 @@ class Authenticator:
         if after > 0:
             raise TooMany(after, TOO_MANY_FAILURES)
 
-    def _count_failure(self, key: bytes, text: str, scope: Scope) -> None:
-        """Count a wrong token; concurrent lookups may overdraw the limit, and the debt has to refill first."""
-        self._valid_before.pop(key, None)
-        for name in self._failure_limits(text, scope):
-            self._failure_limiter.overdraw(name)
-
     def _failure_limits(self, text: str, scope: Scope) -> tuple[str, ...]:
         """Return the keys of the limits that a wrong token counts against."""
         named, network = token_id(text), f"address {self.client_addresses.network(scope)}"
         return (network,) if named is None else (network, f"token {named}")
-
-    def _remember_valid(self, key: bytes) -> None:
-        if key not in self._valid_before:
-            if len(self._valid_before) >= MAX_CACHED_TOKENS:
-                self._valid_before = dict.fromkeys(islice(self._valid_before, MAX_CACHED_TOKENS // 2, None))
-            self._valid_before[key] = None
-
-    def _cached_lookup(self, key: bytes, text: str) -> TokenLookup:
-        """Return the cached lookup of a token, or start one."""
-        known = self._lookups.get(key)
-        if known is None or known[0] <= self._clock():
-            known = self._start_lookup(key, text)
-        return known[1]
 
     def _start_lookup(self, key: bytes, text: str) -> CachedLookup:
         if len(self._lookups) >= MAX_CACHED_TOKENS:

@@ -41,17 +41,13 @@ def _authorization(value: bytes) -> str | None:
         case b"bearer":
             return _text(given.strip())
         case b"basic":
-            return _password(given.strip())
+            try:
+                _, colon, password = b64decode(given.strip(), validate=True).partition(b":")
+            except Error:
+                return None
+            return _text(password) if colon else None
         case _:
             return None
-
-
-def _password(given: bytes) -> str | None:
-    try:
-        _, colon, password = b64decode(given, validate=True).partition(b":")
-    except Error:
-        return None
-    return _text(password) if colon else None
 
 
 def _text(given: bytes) -> str | None:

@@ -17,7 +17,6 @@ from litestar.types import Scope
 
 from stateward.access import Grant, Right, allows
 from stateward.access.tokens import ANY
-from stateward.errors import StatewardError
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.credentials import presented_token, token_text
 from stateward.server.auth.session_cookie import require_own_page, session_text
@@ -61,7 +60,9 @@ class RequiresRight:
             require(grant, self.right, ANY if self.everywhere else None if ns == self.shared else ns)
         except (NotAuthenticated, Forbidden, TooMany) as refusal:
             if scope["type"] == ScopeType.WEBSOCKET:
-                raise closing_exception(scope, refusal) from refusal
+                status = HTTP_STATUSES[type(refusal)]
+                service_of(ASGIConnection(scope)).audit.refused(scope, status, str(refusal))
+                raise WebSocketException(detail=str(refusal), code=4000 + status) from refusal
             raise
 
 
@@ -123,10 +124,3 @@ def require_priority(grant: Grant, priority: int, field: str = "priority") -> No
     """Raise if a priority is above 0 and the token does not administer all namespaces, which share the lanes."""
     if priority > 0 and not grant.governs_all:
         raise PriorityForbidden(field, priority)
-
-
-def closing_exception(scope: Scope, refusal: StatewardError) -> WebSocketException:
-    """Audit a refused WebSocket, and return the exception that closes it."""
-    status = HTTP_STATUSES[type(refusal)]
-    service_of(ASGIConnection(scope)).audit.refused(scope, status, str(refusal))
-    return WebSocketException(detail=str(refusal), code=4000 + status)

@@ -84,18 +84,16 @@ class AuthorizationMiddleware:
                 response.add_headers(self._headers_after(replays))
                 await response(scope, receive, send)
             else:
-                await response(scope, receive, self._adding_headers(send, replays))
+
+                async def send_with_headers(message: Message) -> None:
+                    if message["type"] == "http.response.start":
+                        message["headers"] = with_defaults(message.get("headers", ()), self._headers_after(replays))
+                    await send(message)
+
+                await response(scope, receive, send_with_headers)
 
     def _headers_after(self, replays: Sequence[bool]) -> Headers:
         return (*self._headers, REPLAYED) if replays and all(replays) else self._headers
-
-    def _adding_headers(self, send: Send, replays: Sequence[bool]) -> Send:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = with_defaults(message.get("headers", ()), self._headers_after(replays))
-            await send(message)
-
-        return send_with_headers
 
 
 def _wants_dry_run(scope: Scope, handler: BaseRouteHandler) -> bool:

@@ -102,11 +102,6 @@ def _takes_key(handler: BaseRouteHandler) -> bool:
     return any(parameter.field_alias == IDEMPOTENCY_HEADER for parameter in takes.expected_header_params)
 
 
-def _is_repeatable(handler: BaseRouteHandler, method: str) -> bool:
-    """Return whether a call that was interrupted can be served again without a second effect."""
-    return method in REPEATABLE_METHODS or handler.opt.get(RESUMES, False) or _takes_key(handler)
-
-
 class KeyedCalls:
     """The calls with idempotency keys that this server serves."""
 
@@ -164,7 +159,9 @@ class _KeyedCall:
             return self._read(answer)
         if not await self._is_abandoned(claim):
             raise KeyInUse(self._given)
-        if not _is_repeatable(self._scope["route_handler"], self._scope["method"]):
+        handler = self._scope["route_handler"]
+        resumes = handler.opt.get(RESUMES, False) or _takes_key(handler)
+        if self._scope["method"] not in REPEATABLE_METHODS and not resumes:
             raise KeySpent(
                 self._given, "was interrupted: check whether it was done, and send it with another key if not"
             )
@@ -191,7 +188,14 @@ class _KeyedCall:
         """Serve the call and keep its answer."""
         sent = _RecordedSend(send)
         try:
-            await app(self._scope, self._receive_from(receive), sent)
+            bodies = [self._body]
+
+            async def receive_again() -> Any:  # noqa: ANN401 - a message
+                if bodies:
+                    return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+                return await receive()
+
+            await app(self._scope, receive_again, sent)
         except Exception as error:
             if sent.status:
                 raise
@@ -205,17 +209,6 @@ class _KeyedCall:
                 await self._store.transact(partial(self._keep, sent.kept()))
         except StoreError:
             log.warning("the answer to a call with the idempotency key %s could not be kept", self._given)
-
-    def _receive_from(self, receive: Receive) -> Receive:
-        """Return a `receive` whose first message is the body, which has been read."""
-        bodies = [self._body]
-
-        async def receive_again() -> Any:  # noqa: ANN401 - a message
-            if bodies:
-                return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-            return await receive()
-
-        return receive_again
 
     async def _keep(self, answer: KeptAnswer, tx: Tx) -> None:
         if self._answer_key not in await tx.idempotency_records([self._answer_key]):

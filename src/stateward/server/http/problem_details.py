@@ -20,21 +20,8 @@ from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
 from stateward.access.quotas import QuotaExceeded
+from stateward.engine import errors
 from stateward.engine.accept.idempotency import RefusedBefore
-from stateward.engine.errors import (
-    AlreadyEnded,
-    AlreadyExists,
-    Denied,
-    KeyReused,
-    Locked,
-    NoneAllowed,
-    NoSuchOperation,
-    NotFound,
-    Occupied,
-    Protected,
-    Refused,
-    VersionMismatch,
-)
 from stateward.engine.kind_types import UnfitValue
 from stateward.errors import BadInput, NotOffered, StatewardError, UnknownField, UnknownName, UnknownValue
 from stateward.lifecycle import RefusalCode
@@ -94,11 +81,11 @@ for row in (
     ProblemRow(Forbidden, 403, FORBIDDEN, ("right",)),
     ProblemRow(PriorityForbidden, 403, FORBIDDEN, ("right", "field")),
     ProblemRow(QuotaExceeded, 403, "quota", ("limit", "retry")),
-    ProblemRow(NotFound, 404, None),
-    ProblemRow(NoSuchOperation, 404, None),
-    ProblemRow(AlreadyExists, 409, None, ("state", "retry")),
-    ProblemRow(KeyReused, 409, None, ("retry",)),
-    ProblemRow(AlreadyEnded, 409, None, ("retry",)),
+    ProblemRow(errors.NotFound, 404, None),
+    ProblemRow(errors.NoSuchOperation, 404, None),
+    ProblemRow(errors.AlreadyExists, 409, None, ("state", "retry")),
+    ProblemRow(errors.KeyReused, 409, None, ("retry",)),
+    ProblemRow(errors.AlreadyEnded, 409, None, ("retry",)),
     ProblemRow(NotOffered, 501, None),
 ):
     problem_of.register(row.error, row.problem_of)
@@ -168,13 +155,13 @@ def _(error: UnstorableValue) -> Problem:
 
 
 @problem_of.register
-def _(error: Denied) -> Problem:
+def _(error: errors.Denied) -> Problem:
     status = HTTPStatus.FORBIDDEN if error.code == FORBIDDEN else HTTPStatus.CONFLICT
     return problem(status, error.code, error, retry=error.retry)
 
 
 @problem_of.register
-def _(error: Refused) -> Problem:
+def _(error: errors.Refused) -> Problem:
     refusal = error.refusal
     return problem(
         403 if refusal.reason is RefusalCode.NOT_YOURS else 409,
@@ -191,12 +178,12 @@ def _(error: Refused) -> Problem:
 
 
 @problem_of.register
-def _(error: Occupied) -> Problem:
+def _(error: errors.Occupied) -> Problem:
     return problem(409, error.code, error, blocker=blocker_view(error.blocker), retry=True)
 
 
 @problem_of.register
-def _(error: Locked) -> Problem:
+def _(error: errors.Locked) -> Problem:
     blockers = [blocker_view(blocker) for blocker in error.blockers]
     first = blockers[0] if blockers else None
     return problem(409, error.code, error, blocker=first, blockers=blockers, retry=True)
@@ -223,20 +210,20 @@ def _(error: RefusedBefore) -> Problem:
 
 
 @problem_of.register
-def _(error: NoneAllowed) -> Problem:
+def _(error: errors.NoneAllowed) -> Problem:
     skipped = {name: problem_of(why) for name, why in error.skipped.items()}
     retry = any(refusal.retry for refusal in skipped.values())
     return problem(409, error.code, error, skipped=skipped, retry=retry)
 
 
 @problem_of.register
-def _(error: Protected) -> Problem:
+def _(error: errors.Protected) -> Problem:
     flag = FlagView(error.ns, error.holder, error.reason, error.command)
     return problem(409, error.code, error, retry=False, protection=flag)
 
 
 @problem_of.register
-def _(error: VersionMismatch) -> Problem:
+def _(error: errors.VersionMismatch) -> Problem:
     return problem(412, error.code, error, version=error.found)
 
 

@@ -170,7 +170,10 @@ class JournalFeed:
 
     async def _page_from_store(self, interest: Interest, after: int) -> FeedPage:
         kept = self._first
-        read = await read_between(self._store.reader, after, kept, PAGE_ENTRIES, _filter(interest))
+        single = next(iter(interest.only)) if interest.only is not None and len(interest.only) == 1 else None
+        read = await read_between(
+            self._store.reader, after, kept, PAGE_ENTRIES, JournalFilter(ns=single, kind=interest.kind)
+        )
         await require_entries(self._store.reader, after)
         texts, seq = _fitting(interest, [self._cached(entry) for entry in read.entries], after)
         fits = not read.entries or seq == read.entries[-1].seq
@@ -232,11 +235,6 @@ class JournalFeed:
         if self._new_entries is not None and not self._new_entries.done():
             self._new_entries.set_result(None)
         self._new_entries = None
-
-
-def _filter(interest: Interest) -> JournalFilter:
-    single = next(iter(interest.only)) if interest.only is not None and len(interest.only) == 1 else None
-    return JournalFilter(ns=single, kind=interest.kind)
 
 
 def _fitting(interest: Interest, entries: Sequence[CachedEntry], after: int) -> tuple[list[str], int]:

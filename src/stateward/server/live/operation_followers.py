@@ -97,7 +97,11 @@ class OperationFollowers:
                 if not await wait_for_event(news, self._keepalive_s) and may():
                     yield None
         finally:
-            self._leave(key, followed)
+            followed.readers -= 1
+            if not followed.readers:
+                self._followed.pop(key, None)
+                if followed.task is not None:
+                    followed.task.cancel()
 
     def _join(self, key: Key) -> FollowedOperation:
         followed = self._followed.get(key)
@@ -106,13 +110,6 @@ class OperationFollowers:
             followed.task = asyncio.create_task(self._poll(key, followed))
         followed.readers += 1
         return followed
-
-    def _leave(self, key: Key, followed: FollowedOperation) -> None:
-        followed.readers -= 1
-        if not followed.readers:
-            self._followed.pop(key, None)
-            if followed.task is not None:
-                followed.task.cancel()
 
     async def _poll(self, key: Key, followed: FollowedOperation) -> None:
         while followed.end is None:

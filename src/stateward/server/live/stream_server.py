@@ -158,7 +158,11 @@ class StreamReader:
         """Send messages until the stream has to be closed, then close it with the reason."""
         try:
             await self._check_token()
-            interest = self._interest()
+            only = None if self._subscription.ns is None else frozenset(self._subscription.ns)
+            grant = self._grant
+            interest = Interest(
+                grant.namespaces, grant.opens(SYSTEM), sees_internal(grant), only, self._subscription.kind
+            )
             await self._send_first(interest)
             while not self._stream.feed.stopped:
                 await self._send_next(interest)
@@ -180,11 +184,6 @@ class StreamReader:
             self._grant, self._trusted = await self._admit(self._subscription), now + TOKEN_RECHECK_S
         if self._stream.is_over(self._grant):
             raise StreamClosed(CloseCode.NOT_AUTHENTICATED, "the token was revoked, or the session has ended")
-
-    def _interest(self) -> Interest:
-        only = None if self._subscription.ns is None else frozenset(self._subscription.ns)
-        grant = self._grant
-        return Interest(grant.namespaces, grant.opens(SYSTEM), sees_internal(grant), only, self._subscription.kind)
 
     async def _send_first(self, interest: Interest) -> None:
         """Send a snapshot unless the client continues; a number ahead of the journal is from another database."""

@@ -186,7 +186,13 @@ def _complete(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas,
     if RIGHT in handler.opt:
         operation["responses"] |= {str(status): _problem(handler, status) for status in DOMAIN_PROBLEMS}
     for status, answer in operation["responses"].items():
-        _describe_answer(answer, handler, records, status)
+        for header in answer.get("headers", {}).values():
+            header.setdefault("schema", {"type": "string"})
+        if status in ("429", "503"):
+            answer["headers"] = {"Retry-After": RETRY_AFTER}
+        schema = records.of(_answered(handler)) if status.startswith("2") else None
+        if schema is not None and JSON in answer.get("content", {}):
+            answer["content"][JSON]["schema"] = schema
     also = {media_type: {"schema": {"type": "string"}} for media_type in handler.opt.get(CONTENTS, ())}
     if also:
         operation["responses"]["200"]["content"] |= also
@@ -212,16 +218,6 @@ def _describe_body(operation: Doc, handler: HTTPRouteHandler, records: RecordSch
     elif BODY in handler.opt and method not in WITHOUT_BODY:
         content = {"schema": {"type": "object"}, "examples": {"example": {"value": handler.opt[BODY]}}}
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
-
-
-def _describe_answer(answer: Doc, handler: HTTPRouteHandler, records: RecordSchemas, status: str) -> None:
-    for header in answer.get("headers", {}).values():
-        header.setdefault("schema", {"type": "string"})
-    if status in ("429", "503"):
-        answer["headers"] = {"Retry-After": RETRY_AFTER}
-    schema = records.of(_answered(handler)) if status.startswith("2") else None
-    if schema is not None and JSON in answer.get("content", {}):
-        answer["content"][JSON]["schema"] = schema
 
 
 def _problem(handler: HTTPRouteHandler, status: int) -> Doc:

@@ -10,7 +10,7 @@ from stateward.schemas.request_bodies import GroupLimit, LaneLimit
 from stateward.server.auth.guards import requires_everywhere
 from stateward.server.http.parameters import Grp, LanePath, Limit, Tree
 from stateward.server.routes.declare import api_route
-from stateward.server.service import ApiRequest, Service
+from stateward.server.service import ApiRequest
 from stateward.server.views import lane_view, lanes_view, lock_view, timer_view, worker_view
 from stateward.store.port import LaneLoad
 from stateward.store.records import Key, Lane, LaneGroup
@@ -30,17 +30,13 @@ async def list_lanes(request: ApiRequest) -> LanesView:
 async def set_lane(request: ApiRequest, lane: LanePath, data: JSONBody[LaneLimit]) -> LaneView:
     """Set how many operations may run in a lane at once, from now on; with 0, none starts."""
     name = lane.removeprefix("/")
-    former = await _load(request.service, name)
+    _, loads = await request.service.reader.lanes()
+    former = next((load for load in loads if load.lane.lane == name), None)
     kept = (0.0, 0.0, 0) if former is None else (former.lane.back_off, former.lane.opened, former.lane.throttled)
     changed = Lane(name, data.grp, data.capacity, *kept)
     await request.service.engine.set_limits(lanes=[changed])
     running, waiting = (0, False) if former is None else (former.running, former.waiting)
     return lane_view(LaneLoad(changed, running, waiting))
-
-
-async def _load(service: Service, lane: str) -> LaneLoad | None:
-    _, loads = await service.reader.lanes()
-    return next((load for load in loads if load.lane.lane == lane), None)
 
 
 @api_route(put, "/groups/{grp:str}", Right.GOVERN, TAG, "Limit a group", 413)

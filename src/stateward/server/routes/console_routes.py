@@ -86,7 +86,9 @@ def page_files(plugins: Plugins) -> dict[str, PageFile]:
     The page itself names the domains' files; the style of lifecycle diagrams is a Python constant.
     """
     pages = dict(_walk(files("stateward") / "console", ""))
-    of_domains = _domain_files(plugins)
+    places = {f"domains/{plugin.name}.css": plugin.style for plugin in plugins if plugin.style}
+    places |= {f"domains/{plugin.name}.js": plugin.console for plugin in plugins if plugin.console}
+    of_domains = {path: _file(path, part_file(path, place).read_bytes()) for path, place in places.items()}
     links = "\n".join(DOMAIN_LINKS[_ending(path)].format(path) for path in of_domains)
     page = pages[FIRST_PAGE].body.replace(DOMAINS_MARK, links.encode()).replace(MODULES_MARK, _module_links(pages))
     made = {FIRST_PAGE: page, "lifecycle.css": STYLE.encode()}
@@ -97,13 +99,6 @@ def _module_links(pages: dict[str, PageFile]) -> bytes:
     """Return links to the modules that the first view needs, and to those that all views share."""
     paths = sorted(path for path in pages if path.startswith(PRELOADED) and _ending(path) == "js")
     return "\n".join(f'<link rel="modulepreload" href="/console/{path}">' for path in paths).encode()
-
-
-def _domain_files(plugins: Plugins) -> dict[str, PageFile]:
-    """Return the styles and the modules of the domains that have them, in the order of the registry."""
-    places = {f"domains/{plugin.name}.css": plugin.style for plugin in plugins if plugin.style}
-    places |= {f"domains/{plugin.name}.js": plugin.console for plugin in plugins if plugin.console}
-    return {path: _file(path, part_file(path, place).read_bytes()) for path, place in places.items()}
 
 
 def _walk(folder: Traversable, path: str) -> list[tuple[str, PageFile]]:

@@ -21,16 +21,7 @@ from stateward.engine.maintenance.horizon import horizon
 from stateward.schemas.journal import LinePage, LineView, TransitionCounts
 from stateward.schemas.params import TEXT
 from stateward.server.auth.guards import require
-from stateward.server.http.parameters import (
-    ActorFilter,
-    AfterNumber,
-    KindFilter,
-    Limit,
-    NsFilter,
-    OpFilter,
-    TimeOrNone,
-    first_moment,
-)
+from stateward.server.http import parameters
 from stateward.server.openapi.description import CONTENTS
 from stateward.server.presenter import Presenter
 from stateward.server.routes.declare import api_route
@@ -107,15 +98,15 @@ def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
 )
 async def read_journal(
     request: ApiRequest,
-    ns: NsFilter = None,
+    ns: parameters.NsFilter = None,
     about: About = None,
-    kind: KindFilter = None,
-    op: OpFilter = None,
-    actor: ActorFilter = None,
-    since: TimeOrNone = None,
-    until: TimeOrNone = None,
-    after: AfterNumber = 0,
-    limit: Limit = 100,
+    kind: parameters.KindFilter = None,
+    op: parameters.OpFilter = None,
+    actor: parameters.ActorFilter = None,
+    since: parameters.TimeOrNone = None,
+    until: parameters.TimeOrNone = None,
+    after: parameters.AfterNumber = 0,
+    limit: parameters.Limit = 100,
     accept: Accept = None,
 ) -> Response[LinePage]:
     """Return a page of the journal, or all lines that fit, as they are read.
@@ -124,7 +115,7 @@ async def read_journal(
 
     With `Accept: application/x-ndjson` each line is a JSON object, with `Accept: text/csv` a row of a table.
     """
-    only = JournalFilter(ns, about, kind, op, actor, first_moment(since), first_moment(until))
+    only = JournalFilter(ns, about, kind, op, actor, parameters.first_moment(since), parameters.first_moment(until))
     query, presenter = JournalQuery(request.service.reader, request.grant, only), request.presenter
     for media_type, encode in EXPORTS.items():
         if accept is not None and media_type in accept:
@@ -138,17 +129,14 @@ async def read_journal(
 
 
 @api_route(get, "/journal/counts", Right.READ, TAG, "Count the transitions of the last hour", 404)
-async def count_transitions(request: ApiRequest, ns: NsFilter = None) -> TransitionCounts:
+async def count_transitions(request: ApiRequest, ns: parameters.NsFilter = None) -> TransitionCounts:
     """Return how many changes of state there were in each minute of the last hour, of one namespace or of all."""
     if ns is not None:
         require(request.grant, Right.READ, ns)
     grant = request.grant
-    return await request.service.history.counts(lambda name: name == ns if ns else _is_listed(grant, name))
-
-
-def _is_listed(grant: Grant, ns: str) -> bool:
-    """Return whether a namespace is open to a grant, and not the deployment's own."""
-    return grant.opens(ns) and not ns.startswith("(")
+    return await request.service.history.counts(
+        lambda name: name == ns if ns else (grant.opens(name) and not name.startswith("("))
+    )
 
 
 async def pruned_after(reader: Reader, after: int) -> int | None:

@@ -16,7 +16,7 @@ from stateward.access.roles import ACTORS
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.engine import Engine, NotFound
 from stateward.engine.errors import VersionMismatch
-from stateward.engine.kinds import Kind, Kinds
+from stateward.engine.kinds import Kinds
 from stateward.engine.protection import effective_flag, keep_flag, namespace_flag
 from stateward.errors import BadInput, UnknownName, UnknownValue
 from stateward.lifecycle import Lifecycle
@@ -282,13 +282,11 @@ def creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
     except UnknownName as error:
         raise BadInput("kind", kind, f"one of {', '.join(sorted(error.known))}") from error
     if not known_kind.general:
-        raise Forbidden(Right.ACT, why=_made_elsewhere(known_kind))
+        maker = known_kind.made_by or f"their domain (/api/v1/{known_kind.name.partition('.')[0]})"
+        raise Forbidden(
+            Right.ACT, why=f"objects of kind {known_kind.name} are made by {maker}, not over the general API"
+        )
     return known_kind.lifecycle
-
-
-def _made_elsewhere(kind: Kind) -> str:
-    maker = kind.made_by or f"their domain (/api/v1/{kind.name.partition('.')[0]})"
-    return f"objects of kind {kind.name} are made by {maker}, not over the general API"
 
 
 @api_route(
@@ -401,7 +399,12 @@ async def replace_labels(
         raise NotFound(*key)
     if version is not None and version != record.version:
         raise VersionMismatch(record.id, version, record.version)
-    _check_reserved_labels(kinds, record, labels)
+    former: dict[str, str] = msgspec.json.decode(record.labels)
+    for name in sorted(kinds.of(record).reserved_labels):
+        if name in former and labels.get(name) != former[name]:
+            raise BadInput("labels", labels, f"labels with {name}={former[name]}, by which its domain finds it")
+        if name in labels and name not in former:
+            raise BadInput("labels", labels, f"labels without {name}, which only its domain sets")
     text = msgspec.json.encode(keep_flag(record, labels), order="sorted").decode()
     if text == record.labels:
         return record
@@ -411,13 +414,3 @@ async def replace_labels(
     )
     await tx.apply(Changes(objects=[changed], journal=[entry]))
     return changed
-
-
-def _check_reserved_labels(kinds: Kinds, record: Object, labels: dict[str, str]) -> None:
-    """Raise if a label is added, removed or changed by which the domain finds the object."""
-    former: dict[str, str] = msgspec.json.decode(record.labels)
-    for name in sorted(kinds.of(record).reserved_labels):
-        if name in former and labels.get(name) != former[name]:
-            raise BadInput("labels", labels, f"labels with {name}={former[name]}, by which its domain finds it")
-        if name in labels and name not in former:
-            raise BadInput("labels", labels, f"labels without {name}, which only its domain sets")

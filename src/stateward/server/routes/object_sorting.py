@@ -37,7 +37,9 @@ def parse_sort(text: str, kind: str | None, kinds: Kinds, *, internal: bool) -> 
         if kind is None:
             raise BadInput("sort", text, "used with a kind, because kinds differ in their specs")
         path = tuple(rest.split("."))
-        is_number = _is_number(_field_schema(kinds[kind], path, internal=internal))
+        schema = _field_schema(kinds[kind], path, internal=internal)
+        types = {way.get("type") for way in (schema, *schema.get("anyOf", ()))} - {None, "null"}
+        is_number = bool(types) and types <= {"integer", "number"}
         return SortOrder("spec", path, is_number, is_descending)
     if name not in (*TEXT_COLUMNS, *TIME_COLUMNS):
         near = UnknownName("sort", name, (*TEXT_COLUMNS, *TIME_COLUMNS)).nearest
@@ -60,11 +62,6 @@ def _field_schema(kind: Kind, path: Sequence[str], *, internal: bool) -> Mapping
             raise UnknownName(f"field of the spec of {kind.name} to sort by", name, fields)
         schema = fields[name]
     return schema
-
-
-def _is_number(schema: Mapping[str, Any]) -> bool:
-    types = {way.get("type") for way in (schema, *schema.get("anyOf", ()))} - {None, "null"}
-    return bool(types) and types <= {"integer", "number"}
 
 
 def encode_cursor(value: str | float, key: Key) -> str:

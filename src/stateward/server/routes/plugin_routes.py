@@ -8,7 +8,6 @@ from litestar.params import PathParameter
 from stateward.access import Right
 from stateward.errors import UnknownName
 from stateward.lifecycle.render import markdown
-from stateward.plugin import DomainPlugin
 from stateward.plugin.domain import part_file
 from stateward.schemas.deployment import PluginView
 from stateward.server.presenter import sees_internal
@@ -52,17 +51,13 @@ async def get_plugin_docs(request: ApiRequest, name: PluginName) -> Response[str
     known = {plugin.name: plugin for plugin in request.service.plugins}
     if name not in known:
         raise UnknownName("domain", name, known)
-    return Response(domain_page(known[name]), media_type=MARKDOWN)
-
-
-def domain_page(plugin: DomainPlugin) -> str:
-    """Return the documentation of a domain in Markdown."""
+    plugin = known[name]
     own = part_file("docs", plugin.docs).read_text("utf-8").strip() if plugin.docs else f"# {plugin.name}"
     tables = [
         f"## {lifecycle.kind}: {lifecycle.declaration.about}".rstrip(": ") + f"\n\n{markdown(lifecycle)}".rstrip()
         for lifecycle in plugin.all_lifecycles
     ]
-    return "\n\n".join([own, *([] if plugin.docs else [plugin.about]), *tables]) + "\n"
+    return Response("\n\n".join([own, *([] if plugin.docs else [plugin.about]), *tables]) + "\n", media_type=MARKDOWN)
 
 
 ROUTES = (list_plugins, get_plugin_docs)

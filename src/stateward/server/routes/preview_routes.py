@@ -117,7 +117,9 @@ async def preview_group_action(request: ApiRequest, ns: Ns, action: Action, data
             else await _part_outcomes(service, replace(each, object=composite.object.id), composite.object)
         )
         members += parts or [composite]
-    missing = await _find_missing(engine, chosen)
+    keys = [Key(str(chosen.ns), id_) for id_ in chosen.ids or ()]
+    records = await engine.store.reader.objects(keys) if keys else {}
+    missing = [key.id for key in keys if key not in records or records[key].removed]
     if missing and not members:
         raise NotFound(ns, missing[0])
     verdict: Verdict | None = None
@@ -128,13 +130,6 @@ async def preview_group_action(request: ApiRequest, ns: Ns, action: Action, data
         verdict = await _group_refusal(engine, each, members, is_on_whole=data.whole is not None) or verdict
     view = await _view(service, each, members, verdict)
     return replace(view, refused=[*view.refused, *refused_as_missing(ns, missing)])
-
-
-async def _find_missing(engine: Engine, chosen: Selector) -> list[str]:
-    """Return the ids of a selector that no object has."""
-    keys = [Key(str(chosen.ns), id_) for id_ in chosen.ids or ()]
-    records = await engine.store.reader.objects(keys) if keys else {}
-    return [key.id for key in keys if key not in records or records[key].removed]
 
 
 async def _part_outcomes(service: Service, whole: Request, record: Object) -> list[TargetOutcome]:

@@ -76,7 +76,9 @@ class JournalClassifier:
         """Return the action of an entry; remember it at the beginning of the operation, forget it at the end."""
         if RESULTS[meaning] == "accepted":
             if entry.op is not None:
-                self._remember(entry.op, entry.event)
+                if len(self._actions) >= MAX_REMEMBERED_OPERATIONS:
+                    del self._actions[next(iter(self._actions))]
+                self._actions[entry.op] = entry.event
             return entry.event
         if meaning is Meaning.STEP:
             return entry.event
@@ -91,11 +93,6 @@ class JournalClassifier:
             return known or entry.event
         leading = {row.event for row in lifecycle.rows if row.via is not None and row.via == entry.source}
         return leading.pop() if len(leading) == 1 else entry.event
-
-    def _remember(self, op: str, action: str) -> None:
-        if len(self._actions) >= MAX_REMEMBERED_OPERATIONS:
-            del self._actions[next(iter(self._actions))]
-        self._actions[op] = action
 
 
 def _meaning(lifecycle: Lifecycle | None, entry: JournalEntry) -> Meaning | None:

@@ -13,7 +13,7 @@ are not administrators see the internal lanes of a kind as one lane, and nothing
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -76,11 +76,6 @@ class Metrics:
         self._surveyed = -SNAPSHOT_MAX_AGE_S
         self._texts: dict[tuple[frozenset[str], Disclosure], tuple[float, str]] = {}
         self._lock = asyncio.Lock()
-        self._create_journal_counters()
-        self._create_request_metrics()
-        self._create_gauges()
-
-    def _create_journal_counters(self) -> None:
         labels = ("kind", "action", "result")
         self.transitions = self._counter("transitions", "journal entries by kind, action and result", *labels)
         self.rejected = self._counter("rejected_reports", "reports of workers and agents that were rejected", "kind")
@@ -90,6 +85,13 @@ class Metrics:
         self.journal = self._gauge(
             "journal_seq", "sequence number of the newest journal entry that this process has read"
         )
+        self._create_request_metrics()
+        self._present = StateGauges(self.registry)
+        self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at the same time", "lane")
+        self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
+        self.workers = self._gauge("workers", "workers by whether their lease is valid", "alive")
+        self.timers = self._gauge("oldest_timer_seconds", "seconds since the oldest pending timer was due")
+        self.readers = self._gauge("stream_readers", "open journal streams of this process")
 
     def _create_request_metrics(self) -> None:
         self.acceptance = Histogram(
@@ -111,14 +113,6 @@ class Metrics:
             "provider_calls_saved", "calls to providers that were not necessary", "provider"
         )
         self.calls = self._counter("http_requests", "HTTP requests by route and status", "method", "route", "status")
-
-    def _create_gauges(self) -> None:
-        self._present = StateGauges(self.registry)
-        self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at the same time", "lane")
-        self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
-        self.workers = self._gauge("workers", "workers by whether their lease is valid", "alive")
-        self.timers = self._gauge("oldest_timer_seconds", "seconds since the oldest pending timer was due")
-        self.readers = self._gauge("stream_readers", "open journal streams of this process")
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"stateward_{name}", about, labels, registry=self.registry)
@@ -197,20 +191,18 @@ class Metrics:
         for gauge in (self.capacity, self.backed_off):
             gauge.clear()
         try:
-            self._show(await self._survey())
+            survey = await self._survey()
+            self._present.show(survey)
+            for lane in survey.lanes:
+                self.capacity.labels(lane.lane).set(lane.capacity)
+                self.backed_off.labels(lane.lane).set(lane.backed_off)
+            self.workers.labels("yes").set(survey.workers_alive)
+            self.workers.labels("no").set(survey.workers_lost)
+            self.timers.set(survey.timer_late)
         except StoreError:
             self._present.store.set(0)
             return
         self._surveyed = monotonic()
-
-    def _show(self, survey: DeploymentSnapshot) -> None:
-        self._present.show(survey)
-        for lane in survey.lanes:
-            self.capacity.labels(lane.lane).set(lane.capacity)
-            self.backed_off.labels(lane.lane).set(lane.backed_off)
-        self.workers.labels("yes").set(survey.workers_alive)
-        self.workers.labels("no").set(survey.workers_lost)
-        self.timers.set(survey.timer_late)
 
 
 class StateGauges:
@@ -338,22 +330,19 @@ class DisclosedRegistry(CollectorRegistry):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics with the visible samples."""
         for metric in self._whole.collect():
-            metric.samples = list(self._shown(metric.samples))
+            shown: dict[tuple[str, str], Sample] = {}
+            for sample in metric.samples:
+                labels = sample.labels
+                if "action" in labels and self._disclosure.hides_action(labels["kind"], labels["action"]):
+                    continue
+                if "lane" in labels:
+                    labels = {**labels, "lane": self._disclosure.lane(labels["lane"])}
+                key = sample.name, str(sorted(labels.items()))
+                before = shown[key].value if key in shown else 0.0
+                value = max(before, sample.value) if sample.name in MAX_OF_LANES else before + sample.value
+                shown[key] = sample._replace(labels=labels, value=value)
+            metric.samples = list(shown.values())
             yield metric
-
-    def _shown(self, samples: Iterable[Sample]) -> Iterable[Sample]:
-        shown: dict[tuple[str, str], Sample] = {}
-        for sample in samples:
-            labels = sample.labels
-            if "action" in labels and self._disclosure.hides_action(labels["kind"], labels["action"]):
-                continue
-            if "lane" in labels:
-                labels = {**labels, "lane": self._disclosure.lane(labels["lane"])}
-            key = sample.name, str(sorted(labels.items()))
-            before = shown[key].value if key in shown else 0.0
-            value = max(before, sample.value) if sample.name in MAX_OF_LANES else before + sample.value
-            shown[key] = sample._replace(labels=labels, value=value)
-        return shown.values()
 
 
 def metrics_text(registry: CollectorRegistry, disclosure: Disclosure) -> str:

@@ -1,17 +1,52 @@
 """Snapshots of the deployment for metrics and streams: counts that the store computes, never object by object."""
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access.tokens import ANY, SYSTEM
-from stateward.aio.shared_reads import SharedReads
 from stateward.server.live.journal_feed import Interest
 from stateward.server.live.stream_server import StateSnapshot
 from stateward.store.port import LaneLoad, LaneWork, StateCounts, Store
 from stateward.store.records import default_lane
+
+Wanted = TypeVar("Wanted", bound=Hashable)
+Answer = TypeVar("Answer")
+
+
+class SharedReads(Generic[Wanted, Answer]):
+    """Runs one read at a time for each thing; callers who come meanwhile share the next one.
+
+    So each answer was read after its caller had asked for it.
+    """
+
+    def __init__(self, read: Callable[[Wanted], Awaitable[Answer]]) -> None:
+        self._read = read
+        self._next: dict[Wanted, asyncio.Task[Answer]] = {}
+        self._running: dict[Wanted, asyncio.Task[Answer]] = {}
+
+    async def get(self, wanted: Wanted) -> Answer:
+        """Return what a read that has not begun yet finds."""
+        task = self._next.get(wanted)
+        if task is None:
+            task = self._next[wanted] = asyncio.create_task(self._run(wanted, self._running.get(wanted)))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # all callers may have left
+        return await asyncio.shield(task)
+
+    async def _run(self, wanted: Wanted, before: "asyncio.Task[Answer] | None") -> Answer:
+        if before is not None:
+            await asyncio.wait([before])
+        task = self._running[wanted] = self._next.pop(wanted)
+        try:
+            return await self._read(wanted)
+        finally:
+            if self._running[wanted] is task:
+                del self._running[wanted]
+
 
 MAX_STUCK_COUNTED = 1_000
 """How many stuck objects are counted at most."""
@@ -58,9 +93,18 @@ class SnapshotReader:
         work = {lane_work.lane: lane_work for lane_work in await reader.work_by_lane(namespaces)}
         alive = [worker.is_alive(now) for worker in await reader.workers()] if is_whole else []
         timers = await reader.timers(None, 1) if is_whole else []
+        counts: dict[tuple[str, str], int] = defaultdict(int)
+        for (_, kind, state), count in (await self._counts.get((tuple(names), None))).counts.items():
+            counts[kind, state] += count
+        known = {load.lane.lane for load in loads}
+        others = [
+            LaneLoad(default_lane(lane, ""), lane_work.running, False)
+            for lane, lane_work in work.items()
+            if lane not in known
+        ]
         return DeploymentSnapshot(
-            objects=_sums(await self._counts.get((tuple(names), None))),
-            lanes=_lanes(loads, work, now),
+            objects=counts,
+            lanes=[_lane(load, work.get(load.lane.lane), now) for load in (*loads, *others)],
             stuck=len(await reader.stuck(MAX_STUCK_COUNTED, namespaces)),
             workers_alive=sum(alive),
             workers_lost=len(alive) - sum(alive),
@@ -82,25 +126,6 @@ class SnapshotReader:
         known = await self._store.reader.namespaces()
         opened = [ns for ns in known if ns != SYSTEM and not interest.namespaces.isdisjoint((ANY, ns))]
         return [ns for ns in opened if interest.only is None or ns in interest.only]
-
-
-def _sums(census: StateCounts) -> dict[tuple[str, str], int]:
-    """Return how many objects there are by kind and state, over all namespaces."""
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    for (_, kind, state), count in census.counts.items():
-        counts[kind, state] += count
-    return counts
-
-
-def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSnapshot]:
-    """Combine loads and work of the lanes; a lane whose work is not claimable yet is known by its work only."""
-    known = {load.lane.lane for load in loads}
-    others = [
-        LaneLoad(default_lane(lane, ""), lane_work.running, False)
-        for lane, lane_work in work.items()
-        if lane not in known
-    ]
-    return [_lane(load, work.get(load.lane.lane), now) for load in (*loads, *others)]
 
 
 def _lane(load: LaneLoad, work: LaneWork | None, now: float) -> LaneSnapshot:

@@ -172,7 +172,10 @@ class ConnectionPool:
             try:
                 yield connection
             finally:
-                self._give_back(connection)
+                if self._abandoned:
+                    connection.terminate()
+                elif not connection.is_closed():
+                    self._idle.append(connection)
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
         """Run one statement; retries on another connection if an idle one turns out to be lost."""
@@ -237,9 +240,3 @@ class ConnectionPool:
             if not connection.is_closed():
                 return connection
         return await self._address.connect(self._settings)
-
-    def _give_back(self, connection: DriverConnection) -> None:
-        if self._abandoned:
-            connection.terminate()
-        elif not connection.is_closed():
-            self._idle.append(connection)

@@ -78,12 +78,9 @@ class PreferredHost:
         """Return a connection to the first suitable host; raises `Unavailable` if there is none."""
         if len(hosts) == 1:
             return await dial(hosts[0])
-        host, connection = await _first_of(sorted(hosts, key=self._rank), dial, next_after)
+        host, connection = await _first_of(sorted(hosts, key=lambda host: host.name != self._name), dial, next_after)
         self._name = host.name
         return connection
-
-    def _rank(self, host: DatabaseHost) -> bool:
-        return host.name != self._name
 
 
 async def _first_of(hosts: Sequence[DatabaseHost], dial: Dial[C], next_after: float) -> tuple[DatabaseHost, C]:
@@ -105,18 +102,12 @@ async def _first_of(hosts: Sequence[DatabaseHost], dial: Dial[C], next_after: fl
                 except Unavailable as error:
                     troubles.append(f"{host.name}: {error.detail}")
     finally:
-        _give_up(asked)
+        # Cancel the other attempts, and terminate one that connects at this moment. They are not awaited, because a
+        # cancellation meanwhile would lose the connection that was found.
+        for task in asked:
+            task.add_done_callback(_let_go)
+            task.cancel()
     raise Unavailable("; ".join(troubles))
-
-
-def _give_up(asked: Mapping[asyncio.Task[C], DatabaseHost]) -> None:
-    """Cancel the other attempts, and terminate one that connects at this moment.
-
-    They are not awaited: a cancellation meanwhile would lose the connection that was found.
-    """
-    for task in asked:
-        task.add_done_callback(_let_go)
-        task.cancel()
 
 
 def _let_go(task: asyncio.Task[C]) -> None:
@@ -137,16 +128,13 @@ def enable_keepalive(connection: Any, dead_after: float = DEAD_PEER_TIMEOUT_S) -
         return
     with socket.socket(fileno=os.dup(line.fileno())) as ours:  # event loops restrict the use of their sockets
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _options(dead_after).items():
+        pause = max(1, round(dead_after / (KEEPALIVE_PROBES + 1)))
+        options = {
+            "TCP_KEEPIDLE": pause,
+            "TCP_KEEPINTVL": pause,
+            "TCP_KEEPCNT": KEEPALIVE_PROBES,
+            "TCP_USER_TIMEOUT": round(dead_after * 1000),
+        }
+        for name, value in options.items():
             if hasattr(socket, name):  # not all systems have all options
                 ours.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _options(dead_after: float) -> dict[str, int]:
-    pause = max(1, round(dead_after / (KEEPALIVE_PROBES + 1)))
-    return {
-        "TCP_KEEPIDLE": pause,
-        "TCP_KEEPINTVL": pause,
-        "TCP_KEEPCNT": KEEPALIVE_PROBES,
-        "TCP_USER_TIMEOUT": round(dead_after * 1000),
-    }

@@ -54,16 +54,15 @@ class SchemaNames(Struct, frozen=True):
     @classmethod
     def of(cls, schema: str) -> "SchemaNames":
         """Return the names of a schema."""
-        locks = (_number(f"stateward/{schema}/{what}") for what in ("journal", "migration", "groups", "keys"))
+        locks = (
+            int.from_bytes(blake2b(f"stateward/{schema}/{what}".encode(), digest_size=8).digest(), signed=True)
+            for what in ("journal", "migration", "groups", "keys")
+        )
         return cls(schema, token_hex(8), *locks)
 
     def key_lock(self, key: Key) -> int:
         """Return the advisory lock of a key; some keys share one, because a database has room for few locks."""
         return self.keys_seed ^ (crc32(f"{key.ns}/{key.id}".encode()) % KEY_LOCKS)
-
-
-def _number(name: str) -> int:
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True)
 
 
 LOG = getLogger(__name__)

@@ -5,12 +5,12 @@ The statements are planned like those of the writers: by key, whatever the stati
 
 from collections.abc import Collection
 
+from stateward.store import retention
 from stateward.store.postgres.codec import render_sql
 from stateward.store.postgres.connections import ConnectionPool, Row, time_limit
 from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
 from stateward.store.postgres.queries import LOCK_OBJECTS
 from stateward.store.records import Key
-from stateward.store.retention import RetentionSql, SqlRetention
 
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) page"
 
@@ -49,24 +49,7 @@ SELECT f.ns, f.id, (f.ns, f.id) IN (SELECT n.ns, n.id FROM named n WHERE n.begun
 FROM family f WHERE (f.ns, f.root) NOT IN (SELECT b.ns, b.root FROM bound b)
 ORDER BY f.depth DESC
 """)
-FREE = """
-o.removed AND o.since < <before>
-AND NOT EXISTS (SELECT FROM work w WHERE {w.ns || ''==o.ns} AND w.queue = o.id OFFSET 0)
-AND NOT EXISTS (SELECT FROM work w WHERE {w.ns || ''==o.ns} AND w.queue = o.queue AND w.object = o.id OFFSET 0)
-AND NOT EXISTS (SELECT FROM locks l WHERE {l.ns==o.ns} AND l.tree = o.id OFFSET 0)
-AND NOT EXISTS (
-    SELECT FROM operations p
-    WHERE {p.ns || ''==o.ns} AND p.object = o.id AND (p.ended IS NULL OR p.ended >= <before>) OFFSET 0
-)
-AND NOT EXISTS (
-    SELECT FROM objects c WHERE {c.ns==o.ns} AND c.parent = o.id AND NOT (c.removed AND c.since < <before>) OFFSET 0
-)
-AND NOT EXISTS (SELECT FROM timers t WHERE {t.ns || ''==o.ns} AND t.object = o.id OFFSET 0)
-AND NOT EXISTS (
-    SELECT FROM objects u
-    WHERE {u.ns==o.ns} AND u.queue = o.id AND u.queue <> u.id AND NOT (u.removed AND u.since < <before>) OFFSET 0
-)
-"""
+FREE = render_sql(retention.FREE_OBJECT, yes="", lookup=" OFFSET 0", by_queue="")
 OBJECTS = render_sql(
     """
 SELECT o.ns, o.id, bool_or(o.since = j.at AND j.target IS NOT NULL)
@@ -77,26 +60,12 @@ WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND <free> GROUP BY o.ns, o.id
     free=FREE,
     before="$3",
 )
-JOURNAL_ENTRIES = render_sql("""
-SELECT j.seq FROM journal j
-WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND (
-    NOT EXISTS (
-        SELECT FROM objects o WHERE {o.ns==j.ns} AND o.id = j.object
-        AND (o.ns, o.id) NOT IN (SELECT k.ns, k.id FROM unnest($6::row_key[]) k)
-    )
-    OR (
-        NOT EXISTS (
-            SELECT FROM operations p WHERE {p.ns==j.ns} AND p.id = j.op AND p.object = j.object
-            AND (p.ns, p.id) NOT IN (SELECT k.ns, k.id FROM unnest($5::row_key[]) k)
-        )
-        AND (j.target IS NULL OR EXISTS (
-            SELECT FROM journal n
-            WHERE {n.ns==j.ns} AND n.object = j.object AND n.seq > j.seq AND n.seq <= $4
-              AND n.at < $3 AND n.target IS NOT NULL
-        ))
-    )
-) ORDER BY j.seq
-""")
+JOURNAL_ENTRIES = render_sql(
+    retention.PRUNABLE_ENTRIES,
+    operations="SELECT k.ns, k.id FROM unnest($5::row_key[]) k",
+    objects="SELECT k.ns, k.id FROM unnest($6::row_key[]) k",
+    **{str(place): f"${place}" for place in range(1, 5)},
+)
 
 # A page of rows after a key: the matching ones, and the last one, after which the next page begins.
 PAGE = """
@@ -147,22 +116,13 @@ WHERE {answers.ns==k.ns} AND answers.key = k.id AND answers.at < $2 AND <ended> 
 )
 
 
-SQL = RetentionSql(
-    span=SPAN,
-    operations=OPERATIONS,
-    objects=OBJECTS,
-    journal_entries=JOURNAL_ENTRIES,
-    idempotency_records=IDEMPOTENCY_RECORDS,
-    drop_progress=DROP_PROGRESS,
-    drop_signals=DROP_SIGNALS,
-    drop_operations=DROP_OPERATIONS,
-    drop_objects=DROP_OBJECTS,
-    drop_journal_entries=DROP_JOURNAL_ENTRIES,
-    drop_idempotency_records=DROP_IDEMPOTENCY_RECORDS,
+SQL = retention.RetentionSql(
+    *(SPAN, OPERATIONS, OBJECTS, JOURNAL_ENTRIES, IDEMPOTENCY_RECORDS, DROP_PROGRESS, DROP_SIGNALS),
+    *(DROP_OPERATIONS, DROP_OBJECTS, DROP_JOURNAL_ENTRIES, DROP_IDEMPOTENCY_RECORDS),
 )
 
 
-class PostgresRetention(SqlRetention):
+class PostgresRetention(retention.SqlRetention):
     """Finds and deletes old rows."""
 
     def __init__(self, connections: ConnectionPool) -> None:

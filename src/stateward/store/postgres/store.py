@@ -12,18 +12,7 @@ from stateward.config import masked
 from stateward.store.errors import Unavailable, WriteConflict
 from stateward.store.migrations import pending, require_current
 from stateward.store.port import TxFunction
-from stateward.store.postgres.connections import (
-    BASE_SETTINGS,
-    READER_SETTINGS,
-    ConnectionPool,
-    DatabaseAddress,
-    DriverConnection,
-    Row,
-    close_connection,
-    quote_identifier,
-    time_limit,
-    writer_settings,
-)
+from stateward.store.postgres import connections
 from stateward.store.postgres.errors import DRIVER_ERRORS, is_lost, is_worth_reconnecting, translate_error
 from stateward.store.postgres.listener import Listener, Poller, SchemaNames
 from stateward.store.postgres.queries import TX_START
@@ -45,7 +34,7 @@ MIGRATION_ATTEMPTS = 10
 """The attempts of a migration that conflicts with running transactions."""
 
 
-async def migrate_schema(connection: DriverConnection, begin: str, schema: str, names: SchemaNames) -> None:
+async def migrate_schema(connection: connections.DriverConnection, begin: str, schema: str, names: SchemaNames) -> None:
     """Apply the pending migrations in one transaction; a second process waits and finds them applied."""
     for attempt in range(1, MIGRATION_ATTEMPTS):
         try:
@@ -56,13 +45,13 @@ async def migrate_schema(connection: DriverConnection, begin: str, schema: str, 
     return await _migrate_once(connection, begin, schema, names)
 
 
-async def _migrate_once(connection: DriverConnection, begin: str, schema: str, names: SchemaNames) -> None:
+async def _migrate_once(connection: connections.DriverConnection, begin: str, schema: str, names: SchemaNames) -> None:
     try:
         await connection.execute(begin)
         await connection.execute("SELECT pg_advisory_xact_lock($1)", names.migration_lock)
         for migration in pending("postgres", await _version_of(connection)):
-            if await connection.fetchval("SELECT to_regnamespace($1)", quote_identifier(schema)) is None:
-                await connection.execute(f"CREATE SCHEMA {quote_identifier(schema)}")
+            if await connection.fetchval("SELECT to_regnamespace($1)", connections.quote_identifier(schema)) is None:
+                await connection.execute(f"CREATE SCHEMA {connections.quote_identifier(schema)}")
             await connection.execute(VERSIONS)
             await connection.execute(migration.sql)
             await connection.execute("INSERT INTO schema_versions VALUES ($1, $2)", migration.version, migration.name)
@@ -71,7 +60,7 @@ async def _migrate_once(connection: DriverConnection, begin: str, schema: str, n
         raise translate_error(error) from error
 
 
-async def check_schema(connection: DriverConnection, begin: str, url: str) -> None:
+async def check_schema(connection: connections.DriverConnection, begin: str, url: str) -> None:
     """Raise `WrongSchema` if a migration is pending or the schema is newer."""
     try:
         await connection.execute(begin)
@@ -82,7 +71,7 @@ async def check_schema(connection: DriverConnection, begin: str, url: str) -> No
         raise translate_error(error) from error
 
 
-async def _version_of(connection: DriverConnection) -> int:
+async def _version_of(connection: connections.DriverConnection) -> int:
     """Return the version of the schema; 0 if there is none."""
     if await connection.fetchval("SELECT to_regclass('schema_versions')") is None:
         return 0
@@ -131,15 +120,19 @@ class PostgresStore:
         ping_interval_s: float = 10.0,
         poll_interval_s: float = 1.0,
     ) -> None:
-        self._address = DatabaseAddress(dsn, schema, connect_timeout_s, answer_timeout_s, pooled)
+        self._address = connections.DatabaseAddress(dsn, schema, connect_timeout_s, answer_timeout_s, pooled)
         self._direct = (
-            self._address if direct is None else DatabaseAddress(direct, schema, connect_timeout_s, answer_timeout_s)
+            self._address
+            if direct is None
+            else connections.DatabaseAddress(direct, schema, connect_timeout_s, answer_timeout_s)
         )
         self._names = SchemaNames.of(schema)
         self._migrate = migrate
         self._random = Random()  # noqa: S311 - only spreads attempts
-        self._writers = ConnectionPool(self._address, writers, writer_settings(idle_timeout_s), limits_all=True)
-        self._readers = ConnectionPool(self._address, readers, READER_SETTINGS)
+        self._writers = connections.ConnectionPool(
+            self._address, writers, connections.writer_settings(idle_timeout_s), limits_all=True
+        )
+        self._readers = connections.ConnectionPool(self._address, readers, connections.READER_SETTINGS)
         self._listener: Listener | Poller
         if self._direct.pooled:
             self._listener = Poller(self._tell, poll_interval_s)
@@ -147,19 +140,19 @@ class PostgresStore:
             self._listener = Listener(self._direct, self._names, self._tell, ping_interval_s)
         self._listeners: dict[object, Callable[[Topic], None]] = {}
         self.reader = PostgresReader(self._readers)
-        self._pruners = ConnectionPool(self._address, 1, writer_settings(idle_timeout_s))
+        self._pruners = connections.ConnectionPool(self._address, 1, connections.writer_settings(idle_timeout_s))
         self.retention = PostgresRetention(self._pruners)
 
     async def open(self) -> None:
         """Connect, migrate or check the schema, and begin to listen."""
         patient = replace(self._direct, answer_timeout_s=MIGRATION_TIMEOUT_S)
-        connection, begin = await patient.connect(BASE_SETTINGS), patient.begin(BASE_SETTINGS)
+        connection, begin = await patient.connect(connections.BASE_SETTINGS), patient.begin(connections.BASE_SETTINGS)
         try:
             if self._migrate:
                 await migrate_schema(connection, begin, self._address.schema, self._names)
             await check_schema(connection, begin, masked(self._direct.dsn))
         finally:
-            await close_connection(connection)
+            await connections.close_connection(connection)
         await self._listener.open()
 
     async def close(self) -> None:
@@ -168,16 +161,13 @@ class PostgresStore:
 
     async def transact(self, function: TxFunction[T]) -> T:
         """Run a transaction function as one durable transaction; retries after a conflict, within one time limit."""
-        async with time_limit(self._writers.answer_timeout_s):
-            return await self._attempt(function)
-
-    async def _attempt(self, function: TxFunction[T]) -> T:
-        for attempt in range(1, ATTEMPTS):
-            try:
-                return await self._once(function)
-            except WriteConflict:
-                await asyncio.sleep(self._random.uniform(0, min(0.001 * 2**attempt, 0.25)))
-        return await self._once(function)
+        async with connections.time_limit(self._writers.answer_timeout_s):
+            for attempt in range(1, ATTEMPTS):
+                try:
+                    return await self._once(function)
+                except WriteConflict:
+                    await asyncio.sleep(self._random.uniform(0, min(0.001 * 2**attempt, 0.25)))
+            return await self._once(function)
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
         token = object()
@@ -200,7 +190,7 @@ class PostgresStore:
                     return await self._run(PostgresTx(connection, self._names, *started), connection, function)
         raise Unavailable("connections are lost as soon as they are made")
 
-    async def _run(self, tx: PostgresTx, connection: DriverConnection, function: TxFunction[T]) -> T:
+    async def _run(self, tx: PostgresTx, connection: connections.DriverConnection, function: TxFunction[T]) -> T:
         topics = NO_TOPICS
         try:
             result = await function(tx)
@@ -220,7 +210,7 @@ class PostgresStore:
                 loop.call_soon(listener, topics)
 
 
-async def _begin(connection: DriverConnection, begin: str) -> Row | None:
+async def _begin(connection: connections.DriverConnection, begin: str) -> connections.Row | None:
     """Begin a transaction and return the time, and whether the default lane is unlimited.
 
     None if this connection was lost since it was last used.
@@ -238,7 +228,7 @@ async def _begin(connection: DriverConnection, begin: str) -> Row | None:
         raise
 
 
-async def _roll_back(connection: DriverConnection, tx: PostgresTx) -> None:
+async def _roll_back(connection: connections.DriverConnection, tx: PostgresTx) -> None:
     """Roll back; if that fails, close the connection, and the server rolls back."""
     try:
         async with asyncio.timeout(ROLLBACK_TIMEOUT_S):

@@ -204,7 +204,10 @@ class BulkWriter:
     def write(self, statement: BulkStatement, rows: Sequence[Values]) -> None:
         """Write rows; raises `WriteConflict` if an exact statement has no effect on a row."""
         connection, done, count = self._connection, 0, len(rows)
-        before, largest = connection.total_changes, self._largest_batch(statement, count)
+        self._written[statement.texts[1]] += count
+        worth = self._written[statement.texts[1]] // ROWS_PER_COMPILED
+        before = connection.total_changes
+        largest = min(MAX_BATCH_ROWS, max(FIRST_BATCH_ROWS, 1 << worth.bit_length() >> 1))
         while done < count:
             size = min(largest, 1 << (count - done).bit_length() - 1)
             connection.execute(statement.texts[size], list(chain.from_iterable(rows[done : done + size])))
@@ -212,11 +215,6 @@ class BulkWriter:
         changed = connection.total_changes - before
         if statement.exact and changed != count:
             raise WriteConflict(f"{count - changed} of {count} rows were not as expected")
-
-    def _largest_batch(self, statement: BulkStatement, count: int) -> int:
-        self._written[statement.texts[1]] += count
-        worth = self._written[statement.texts[1]] // ROWS_PER_COMPILED
-        return min(MAX_BATCH_ROWS, max(FIRST_BATCH_ROWS, 1 << worth.bit_length() >> 1))
 
 
 class Sequences:
@@ -261,22 +259,37 @@ class ChangeWriter:
 
     def write(self, changes: Changes, known: Mapping[Key, Object]) -> None:
         """Write all changes; if it raises, the transaction must be rolled back."""
-        self._objects(changes.objects, known)
+        writes = sort_objects(changes.objects, known)
+        self._put(TRANSITIONED_OBJECTS, [transition_row(record) for record in writes.transitioned])
+        self._put(REPLACED_OBJECTS, [row(record, OBJECT) for record in writes.replaced])
+        self._put(CREATED_OBJECTS, [row(record, OBJECT) for record in writes.created])
         self._operations(changes)
         self._work(changes)
-        self._locks(changes)
-        self._rest(changes)
-        self._journal(changes)
+        self._put(RELEASED_LOCKS, [[*key] for key in changes.locks_gone])
+        if changes.locks:
+            given, at = iter(self._sequences.allocate("lock", len(changes.locks))), LOCK_SEQ
+            self._put(NEW_LOCKS, [numbered(lock, LOCK, at, lock.seq or next(given)) for lock in changes.locks])
+        self._put(
+            GRANTED_LOCKS, [[lock.ns, lock.tree, lock.op, lock.path, lock.mode] for lock in changes.locks_granted]
+        )
+        self._put(NEW_SIGNALS, [list(astuple(signal)[:-1]) for signal in changes.signals])
+        self._put(TAKEN_SIGNALS, [[signal.ns, signal.op, signal.seq] for signal in changes.signals_gone])
+        self._put(REMOVED_TIMERS, [[*key] for key in changes.timers_gone])
+        self._put(TIMERS, [list(astuple(timer)) for timer in changes.timers])
+        self._put(IDEMPOTENCY_RECORDS, [row(answer, IDEMPOTENCY_RECORD) for answer in changes.idempotency_records])
+        self._put(REMOVED_LANES, [[lane] for lane in changes.lanes_gone])
+        self._put(LANES, [list(astuple(lane)) for lane in changes.lanes])
+        self._put(LANE_GROUPS, [list(astuple(group)) for group in changes.groups])
+        if changes.progress:
+            given, at = iter(self._sequences.allocate("progress", len(changes.progress))), PROGRESS_SEQ
+            self._put(PROGRESS_ENTRIES, [numbered(entry, PROGRESS, at, next(given)) for entry in changes.progress])
+        if changes.journal:
+            given, at = iter(self._sequences.allocate("journal", len(changes.journal))), JOURNAL_SEQ
+            self._put(JOURNAL_ENTRIES, [numbered(entry, JOURNAL_ENTRY, at, next(given)) for entry in changes.journal])
 
     def _put(self, statement: BulkStatement, rows: list[Values]) -> None:
         if rows:
             self._bulk_writer.write(statement, rows)
-
-    def _objects(self, objects: list[Object], known: Mapping[Key, Object]) -> None:
-        writes = sort_objects(objects, known)
-        self._put(TRANSITIONED_OBJECTS, [transition_row(record) for record in writes.transitioned])
-        self._put(REPLACED_OBJECTS, [row(record, OBJECT) for record in writes.replaced])
-        self._put(CREATED_OBJECTS, [row(record, OBJECT) for record in writes.created])
 
     def _operations(self, changes: Changes) -> None:
         self._put(NEW_OPERATIONS, [row(operation, OPERATION) for operation in changes.operations])
@@ -309,30 +322,3 @@ class ChangeWriter:
         )
         if changes.children_ended:
             self._put(ENDED_CHILDREN, [[*key, times] for key, times in Counter(changes.children_ended).items()])
-
-    def _locks(self, changes: Changes) -> None:
-        self._put(RELEASED_LOCKS, [[*key] for key in changes.locks_gone])
-        if changes.locks:
-            given, at = iter(self._sequences.allocate("lock", len(changes.locks))), LOCK_SEQ
-            self._put(NEW_LOCKS, [numbered(lock, LOCK, at, lock.seq or next(given)) for lock in changes.locks])
-        self._put(
-            GRANTED_LOCKS, [[lock.ns, lock.tree, lock.op, lock.path, lock.mode] for lock in changes.locks_granted]
-        )
-
-    def _rest(self, changes: Changes) -> None:
-        self._put(NEW_SIGNALS, [list(astuple(signal)[:-1]) for signal in changes.signals])
-        self._put(TAKEN_SIGNALS, [[signal.ns, signal.op, signal.seq] for signal in changes.signals_gone])
-        self._put(REMOVED_TIMERS, [[*key] for key in changes.timers_gone])
-        self._put(TIMERS, [list(astuple(timer)) for timer in changes.timers])
-        self._put(IDEMPOTENCY_RECORDS, [row(answer, IDEMPOTENCY_RECORD) for answer in changes.idempotency_records])
-        self._put(REMOVED_LANES, [[lane] for lane in changes.lanes_gone])
-        self._put(LANES, [list(astuple(lane)) for lane in changes.lanes])
-        self._put(LANE_GROUPS, [list(astuple(group)) for group in changes.groups])
-
-    def _journal(self, changes: Changes) -> None:
-        if changes.progress:
-            given, at = iter(self._sequences.allocate("progress", len(changes.progress))), PROGRESS_SEQ
-            self._put(PROGRESS_ENTRIES, [numbered(entry, PROGRESS, at, next(given)) for entry in changes.progress])
-        if changes.journal:
-            given, at = iter(self._sequences.allocate("journal", len(changes.journal))), JOURNAL_SEQ
-            self._put(JOURNAL_ENTRIES, [numbered(entry, JOURNAL_ENTRY, at, next(given)) for entry in changes.journal])

@@ -12,25 +12,15 @@ from msgspec.json import encode
 
 from stateward.store.port import KindFilter, LaneLoad
 from stateward.store.records import OVERDUE_PRIORITY, STATE_FIELDS, Claim, Lane, LaneGroup, default_group, default_lane
-from stateward.store.sqlite.codec import (
-    WORK,
-    WORK_SEQ,
-    Row,
-    claim_of,
-    fetch_packed,
-    is_never_started,
-    json_packed,
-    lane_of,
-    render_sql,
-)
+from stateward.store.sqlite import codec
 
 UNCLAIMED = "owner IS NULL AND ready = 1 AND remote = 0 AND fenced = 0 AND children = 0"
 CLAIMABLE = f"delayed = 0 AND {UNCLAIMED}"
 DELAYED = f"delayed = 1 AND {UNCLAIMED}"
 
-PROMOTE = render_sql("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
+PROMOTE = codec.render_sql("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
 AMONG = "IN (SELECT value FROM json_each(?1))"
-UNKNOWN_OBJECT = render_sql(
+UNKNOWN_OBJECT = codec.render_sql(
     """(
     o.kind || ' state ' || o.state <among>
     OR o.kind || ' version ' || CASE
@@ -41,7 +31,7 @@ UNKNOWN_OBJECT = render_sql(
 )
 UNKNOWN_STATES = " OR ".join(f"p.kind || ' state ' || p.{name} {AMONG}" for name in STATE_FIELDS)
 
-KNOWN = render_sql(
+KNOWN = codec.render_sql(
     """(
     SELECT p.kind <among> AND NOT (p.kind || ' action ' || p.action <among> OR <unknown_states> OR <unknown_object>)
     FROM operations p JOIN objects o ON o.ns = p.ns AND o.id = p.object WHERE p.ns = work.ns AND p.id = work.op
@@ -52,7 +42,7 @@ KNOWN = render_sql(
 )
 """The condition that all of an operation is known; as a look-up of each row, so that the order of an index stays."""
 
-KNOWN_TIMER = render_sql(
+KNOWN_TIMER = codec.render_sql(
     """coalesce((
     SELECT o.removed = 1 OR (
         o.kind <among> AND NOT (o.kind || ' action ' || timers.event <among> OR <unknown_object>)
@@ -68,8 +58,8 @@ EXPEDITED = f"(owner IS NULL AND priority = {OVERDUE_PRIORITY} AND remote = 0 AN
 """The condition that overdue work goes first in its lane already, and waits for a worker."""
 
 # Packed, because each row that is fetched alone costs a change of the thread that has the GIL.
-RUNNING = json_packed("lane, grp, count(deadline)", "FROM work WHERE owner IS NOT NULL GROUP BY lane, grp")
-WAITING = render_sql(
+RUNNING = codec.json_packed("lane, grp, count(deadline)", "FROM work WHERE owner IS NOT NULL GROUP BY lane, grp")
+WAITING = codec.render_sql(
     """
 WITH RECURSIVE waiting (lane) AS (
     SELECT min(lane) FROM work WHERE <claimable>
@@ -83,13 +73,13 @@ SELECT json_group_array(json_array(
     claimable=CLAIMABLE,
 )
 WAITING_KNOWN = WAITING.replace(CLAIMABLE, f"{CLAIMABLE} AND {KNOWN}")
-DUE = render_sql("SELECT DISTINCT lane, grp FROM work WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
-LANES = render_sql("SELECT {Lane} FROM lanes")
-LANES_AMONG = json_packed("{Lane}", "FROM lanes WHERE lane IN (SELECT value FROM json_each(?))")
-GROUPS = render_sql("SELECT {LaneGroup} FROM lane_groups")
-GROUPS_AMONG = render_sql("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
+DUE = codec.render_sql("SELECT DISTINCT lane, grp FROM work WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
+LANES = codec.render_sql("SELECT {Lane} FROM lanes")
+LANES_AMONG = codec.json_packed("{Lane}", "FROM lanes WHERE lane IN (SELECT value FROM json_each(?))")
+GROUPS = codec.render_sql("SELECT {LaneGroup} FROM lane_groups")
+GROUPS_AMONG = codec.render_sql("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
 
-LANE, PRIORITY = WORK.columns.index("lane"), WORK.columns.index("priority")
+LANE, PRIORITY = codec.WORK.columns.index("lane"), codec.WORK.columns.index("priority")
 CANDIDATE_COLUMNS = "{WorkItem:w}, {Operation:p}, {Object:o}"
 CANDIDATE_ROWS = """
 FROM json_each(?2) lanes
@@ -99,8 +89,8 @@ CROSS JOIN work w ON w.seq IN (
 CROSS JOIN operations p ON p.ns = w.ns AND p.id = w.op
 CROSS JOIN objects o ON o.ns = w.ns AND o.id = w.object
 """
-CANDIDATES = json_packed(CANDIDATE_COLUMNS, CANDIDATE_ROWS, claimable=CLAIMABLE)
-CANDIDATES_KNOWN = json_packed(CANDIDATE_COLUMNS, CANDIDATE_ROWS, claimable=f"{CLAIMABLE} AND {KNOWN}")
+CANDIDATES = codec.json_packed(CANDIDATE_COLUMNS, CANDIDATE_ROWS, claimable=CLAIMABLE)
+CANDIDATES_KNOWN = codec.json_packed(CANDIDATE_COLUMNS, CANDIDATE_ROWS, claimable=f"{CLAIMABLE} AND {KNOWN}")
 CLAIM_WORK = """
 UPDATE work
 SET owner = ?, epoch = epoch + 1, attempts = attempts + 1,
@@ -121,8 +111,13 @@ def busy_lanes(connection: sqlite3.Connection, kinds: KindFilter = None) -> tupl
     """Return the lanes with claimable or running work, and their groups."""
     running, waiting = _running(connection), _waiting(connection, kinds)
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
-    lanes = _lanes(connection, groups)
-    return _groups(connection, {lane.grp for lane in lanes}), _loads(lanes, running, waiting)
+    packed = codec.fetch_packed(connection, LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
+    configured = {lane.lane: lane for lane in map(codec.lane_of, packed)}
+    lanes = [configured.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(groups)]
+    names = {lane.grp for lane in lanes}
+    rows = connection.execute(GROUPS_AMONG, (encode(list(names)).decode(),)) if names else ()
+    known = {row[0]: LaneGroup(*row) for row in rows}
+    return [known.get(name) or default_group(name) for name in sorted(names)], _loads(lanes, running, waiting)
 
 
 def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGroup], list[LaneLoad]]:
@@ -150,8 +145,8 @@ def claim_work(
     held: list[Claim] = []
     for lane, rows in _candidates(connection, slots, prefetch, kinds).items():
         free = slots.get(lane, 0)
-        taken += [claim_of(row, owner, now) for row in rows[:free]]
-        held += [claim_of(row, owner) for row in takewhile(is_never_started, rows[free:])]
+        taken += [codec.claim_of(row, owner, now) for row in rows[:free]]
+        held += [codec.claim_of(row, owner) for row in takewhile(codec.is_never_started, rows[free:])]
     if taken:
         connection.execute(CLAIM_WORK, (owner, now, _seqs(taken)))
     if held:
@@ -161,7 +156,7 @@ def claim_work(
 
 def _candidates(
     connection: sqlite3.Connection, slots: Mapping[str, int], prefetch: Mapping[str, int], kinds: KindFilter
-) -> dict[str, list[Row]]:
+) -> dict[str, list[codec.Row]]:
     """Return the next claimable work of lanes, in order, with operations and objects.
 
     One query serves all lanes with the same limit, which is the same for most.
@@ -170,10 +165,10 @@ def _candidates(
     for lane in {**slots, **prefetch}:
         lanes.setdefault(slots.get(lane, 0) + prefetch.get(lane, 0), []).append(lane)
     sql, known = (CANDIDATES, None) if kinds is None else (CANDIDATES_KNOWN, packed_kinds(kinds))
-    candidates: dict[str, list[Row]] = {}
+    candidates: dict[str, list[codec.Row]] = {}
     for limit, names in lanes.items():
-        rows = fetch_packed(connection, sql, (known, encode(names).decode(), limit))
-        for row in sorted(rows, key=lambda row: (-row[PRIORITY], row[WORK_SEQ])):
+        rows = codec.fetch_packed(connection, sql, (known, encode(names).decode(), limit))
+        for row in sorted(rows, key=lambda row: (-row[PRIORITY], row[codec.WORK_SEQ])):
             candidates.setdefault(row[LANE], []).append(row)
     return candidates
 
@@ -193,7 +188,7 @@ def _in_claim_order(claims: list[Claim]) -> list[Claim]:
 
 def _running(connection: sqlite3.Connection) -> dict[str, tuple[str, int]]:
     running: dict[str, tuple[str, int]] = {}
-    for lane, grp, count in fetch_packed(connection, RUNNING):
+    for lane, grp, count in codec.fetch_packed(connection, RUNNING):
         running[lane] = grp, count + running.get(lane, (grp, 0))[1]
     return running
 
@@ -201,21 +196,9 @@ def _running(connection: sqlite3.Connection) -> dict[str, tuple[str, int]]:
 def _waiting(connection: sqlite3.Connection, kinds: KindFilter = None) -> dict[str, str]:
     """Return the lanes with claimable work, and their groups."""
     if kinds is None:
-        return dict(fetch_packed(connection, WAITING))
-    return dict(fetch_packed(connection, WAITING_KNOWN, (packed_kinds(kinds),)))
+        return dict(codec.fetch_packed(connection, WAITING))
+    return dict(codec.fetch_packed(connection, WAITING_KNOWN, (packed_kinds(kinds),)))
 
 
 def _loads(lanes: Iterable[Lane], running: Mapping[str, tuple[str, int]], waiting: Collection[str]) -> list[LaneLoad]:
     return [LaneLoad(lane, running.get(lane.lane, ("", 0))[1], lane.lane in waiting) for lane in lanes]
-
-
-def _lanes(connection: sqlite3.Connection, groups: Mapping[str, str]) -> list[Lane]:
-    rows = fetch_packed(connection, LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
-    known = {lane.lane: lane for lane in map(lane_of, rows)}
-    return [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(groups)]
-
-
-def _groups(connection: sqlite3.Connection, names: Collection[str]) -> list[LaneGroup]:
-    rows = connection.execute(GROUPS_AMONG, (encode(list(names)).decode(),)) if names else ()
-    known = {row[0]: LaneGroup(*row) for row in rows}
-    return [known.get(name) or default_group(name) for name in sorted(names)]

@@ -18,23 +18,8 @@ from msgspec import Struct
 from msgspec.json import decode
 from msgspec.structs import astuple, fields
 
+from stateward.store import records
 from stateward.store.changes import Ended
-from stateward.store.records import (
-    RECORDS,
-    STATUSES,
-    Claim,
-    IdempotencyRecord,
-    JournalEntry,
-    Lane,
-    Lock,
-    Object,
-    Operation,
-    Progress,
-    Signal,
-    Timer,
-    WorkerRecord,
-    WorkItem,
-)
 
 Values: TypeAlias = list[Any]
 
@@ -73,17 +58,17 @@ def layout_of(record: type[Struct]) -> RecordLayout:
     )
 
 
-IDEMPOTENCY_RECORD = layout_of(IdempotencyRecord)
+IDEMPOTENCY_RECORD = layout_of(records.IdempotencyRecord)
 ENDED = layout_of(Ended)
-JOURNAL_ENTRY = layout_of(JournalEntry)
-LOCK = layout_of(Lock)
-OBJECT = layout_of(Object)
-OPERATION = layout_of(Operation)
-PROGRESS = layout_of(Progress)
-SIGNAL = layout_of(Signal)
-TIMER = layout_of(Timer)
-WORK = layout_of(WorkItem)
-WORKER = layout_of(WorkerRecord)
+JOURNAL_ENTRY = layout_of(records.JournalEntry)
+LOCK = layout_of(records.Lock)
+OBJECT = layout_of(records.Object)
+OPERATION = layout_of(records.Operation)
+PROGRESS = layout_of(records.Progress)
+SIGNAL = layout_of(records.Signal)
+TIMER = layout_of(records.Timer)
+WORK = layout_of(records.WorkItem)
+WORKER = layout_of(records.WorkerRecord)
 
 JOURNAL_SEQ = JOURNAL_ENTRY.columns.index("seq")
 LOCK_SEQ = LOCK.columns.index("seq")
@@ -114,14 +99,14 @@ def numbered(record: Struct, layout: RecordLayout, at: int, seq: int) -> Values:
     return values
 
 
-def work_row(work_item: WorkItem, seq: int, now: float) -> Values:
+def work_row(work_item: records.WorkItem, seq: int, now: float) -> Values:
     """Return the values of a work item, with the column `delayed`."""
     values = numbered(work_item, WORK, WORK_SEQ, seq)
     values.append(1 if work_item.not_before > now else 0)
     return values
 
 
-def transition_row(record: Object) -> Values:
+def transition_row(record: records.Object) -> Values:
     """Return the values of an object that every transition changes."""
     op, error = record.op, record.error
     return [
@@ -157,22 +142,22 @@ def _decoder(record: Callable[..., T], layout: RecordLayout) -> Callable[[Row], 
     return lambda row: record(*_unpacked(row, layout))
 
 
-idempotency_record_of = _decoder(IdempotencyRecord, IDEMPOTENCY_RECORD)
-journal_entry_of = _decoder(JournalEntry, JOURNAL_ENTRY)
-lane_of = _decoder(Lane, layout_of(Lane))
-lock_of = _decoder(Lock, LOCK)
-object_of = _decoder(Object, OBJECT)
-progress_of = _decoder(Progress, PROGRESS)
-signal_of = _decoder(Signal, SIGNAL)
-timer_of = _decoder(Timer, TIMER)
-work_of = _decoder(WorkItem, WORK)
-worker_of = _decoder(WorkerRecord, WORKER)
+idempotency_record_of = _decoder(records.IdempotencyRecord, IDEMPOTENCY_RECORD)
+journal_entry_of = _decoder(records.JournalEntry, JOURNAL_ENTRY)
+lane_of = _decoder(records.Lane, layout_of(records.Lane))
+lock_of = _decoder(records.Lock, LOCK)
+object_of = _decoder(records.Object, OBJECT)
+progress_of = _decoder(records.Progress, PROGRESS)
+signal_of = _decoder(records.Signal, SIGNAL)
+timer_of = _decoder(records.Timer, TIMER)
+work_of = _decoder(records.WorkItem, WORK)
+worker_of = _decoder(records.WorkerRecord, WORKER)
 
 
-def operation_of(row: Row) -> Operation:
+def operation_of(row: Row) -> records.Operation:
     """Return the operation of a row."""
-    row[STATUS] = STATUSES[row[STATUS]]
-    return Operation(*_unpacked(row, OPERATION))
+    row[STATUS] = records.STATUSES[row[STATUS]]
+    return records.Operation(*_unpacked(row, OPERATION))
 
 
 def is_never_started(row: Row) -> bool:
@@ -180,7 +165,7 @@ def is_never_started(row: Row) -> bool:
     return row[DEADLINE] is None
 
 
-def claim_of(row: Row, owner: str, now: float | None = None) -> Claim:
+def claim_of(row: Row, owner: str, now: float | None = None) -> records.Claim:
     """Return the claim of a row with a work item, its operation and its object, as they are after the claim.
 
     Without a time, the item is prefetched.
@@ -192,7 +177,7 @@ def claim_of(row: Row, owner: str, now: float | None = None) -> Claim:
     work[ATTEMPTS] += 1
     if work[DEADLINE] is None and now is not None:
         work[DEADLINE] = now + operation.within
-    return Claim(WorkItem(*work), operation, object_of(row[OBJECT_AT:]))
+    return records.Claim(records.WorkItem(*work), operation, object_of(row[OBJECT_AT:]))
 
 
 def _unpacked(row: Row, layout: RecordLayout) -> Row:
@@ -226,12 +211,12 @@ def json_packed(columns: str, rest: str, **pieces: str) -> str:
 
 def _columns(place: re.Match[str]) -> list[str]:
     table = f"{place[2]}." if place[2] else ""
-    return [f"{table}{field.name}" for field in fields(RECORDS[place[1]])]
+    return [f"{table}{field.name}" for field in fields(records.RECORDS[place[1]])]
 
 
 def _values(place: re.Match[str]) -> list[str]:
     forms = {float: FULL_PRECISION, float | None: FULL_PRECISION_OR_NULL}
-    types = [field.type for field in fields(RECORDS[place[1]])]
+    types = [field.type for field in fields(records.RECORDS[place[1]])]
     return [
         forms.get(kind, "<column>").replace("<column>", column)
         for kind, column in zip(types, _columns(place), strict=True)

@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from stateward.store.errors import NotADatabase, Unavailable
-from stateward.store.migrations import SchemaMigration, pending
+from stateward.store.migrations import pending
 from stateward.store.sqlite.errors import translate_error
 
 Synchronous = Literal["FULL", "NORMAL", "OFF"]
@@ -185,14 +185,10 @@ def migrate_schema(connection: sqlite3.Connection) -> None:
     if application != APPLICATION and tables:
         raise NotADatabase("it is an SQLite database of another program")
     for migration in pending("sqlite", version):
-        _apply(connection, migration)
-
-
-def _apply(connection: sqlite3.Connection, migration: SchemaMigration) -> None:
-    for statement in _statements(migration.sql):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {migration.version}")
+        for statement in _statements(migration.sql):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {migration.version}")
 
 
 @cache  # bounded by: the migrations

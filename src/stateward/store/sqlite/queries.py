@@ -14,36 +14,14 @@ from typing import Generic, TypeVar
 
 from msgspec.json import encode
 
-from stateward.store.filters import (
-    MISSING_NUMBER,
-    SORT_CHARS,
-    JournalFilter,
-    OperationFilter,
-    Page,
-    Selector,
-    SortedPage,
-    SortOrder,
-    WhereClause,
-)
+from stateward.store import filters
 from stateward.store.records import Key, Lock, Object, Signal, WorkItem
-from stateward.store.sqlite.codec import (
-    FULL_PRECISION,
-    Row,
-    fetch_packed,
-    idempotency_record_of,
-    json_packed,
-    lock_of,
-    object_of,
-    operation_of,
-    render_sql,
-    signal_of,
-    work_of,
-)
+from stateward.store.sqlite import codec
 
 ESCAPES = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
-def indexed_table(selector: Selector) -> str:
+def indexed_table(selector: filters.Selector) -> str:
     """Return the table with the index for a selector; by itself, SQLite prefers the index that avoids a sort."""
     if selector.states == () or selector.ids is not None:
         return "objects"  # no state matches nothing; INDEXED BY would fail if the index cannot be used
@@ -52,7 +30,7 @@ def indexed_table(selector: Selector) -> str:
     return "objects" if selector.kind is None else "objects INDEXED BY objects_by_state"
 
 
-def operation_index(only: OperationFilter) -> str:
+def operation_index(only: filters.OperationFilter) -> str:
     """Return the index for a filter of operations."""
     if only.object is not None:
         return "operations_by_object"
@@ -66,9 +44,9 @@ def like_pattern(text: str) -> str:
     return f"%{text.translate(ESCAPES)}%"
 
 
-def where_objects(selector: Selector, state: str | None = None) -> WhereClause:
+def where_objects(selector: filters.Selector, state: str | None = None) -> filters.WhereClause:
     """Return the WHERE clause of a selector, or of its part in one state."""
-    where = WhereClause()
+    where = filters.WhereClause()
     if isinstance(selector.ns, str):
         where.add("ns = ? AND removed = 0", selector.ns)
     else:
@@ -91,14 +69,14 @@ def where_objects(selector: Selector, state: str | None = None) -> WhereClause:
     return where
 
 
-def where_journal(only: JournalFilter) -> WhereClause:
+def where_journal(only: filters.JournalFilter) -> filters.WhereClause:
     """Return the WHERE clause of a journal filter."""
-    where = WhereClause()
+    where = filters.WhereClause()
     where.add_journal_filter(only)
     return where
 
 
-def indexed_journal(only: JournalFilter) -> str:
+def indexed_journal(only: filters.JournalFilter) -> str:
     """Return the table with the index for a journal filter; each of them is in the order of the numbers."""
     if only.ns is None:
         return "journal NOT INDEXED"
@@ -107,19 +85,19 @@ def indexed_journal(only: JournalFilter) -> str:
 
 T = TypeVar("T")
 
-OBJECT = render_sql("SELECT {Object} FROM objects WHERE ns = ? AND id = ?")
+OBJECT = codec.render_sql("SELECT {Object} FROM objects WHERE ns = ? AND id = ?")
 COUNT_SELECTED = "SELECT count(*) FROM <source> WHERE <where>"
-SELECTED = json_packed("{Object}", "FROM <source> WHERE <where> ORDER BY id")
+SELECTED = codec.json_packed("{Object}", "FROM <source> WHERE <where> ORDER BY id")
 
 
 class KeyQuery(Generic[T]):
     """A query for the records with some keys: `columns`, `table`, the column of the id, and the decoder of a row."""
 
-    def __init__(self, columns: str, table: str, id_: str, record: Callable[[Row], T], order: str = "") -> None:
+    def __init__(self, columns: str, table: str, id_: str, record: Callable[[codec.Row], T], order: str = "") -> None:
         among = "FROM <table> WHERE ns = ? AND <id> IN (SELECT value FROM json_each(?)) <order>"
-        self.sql = json_packed(columns, among, table=table, id=id_, order=order)
+        self.sql = codec.json_packed(columns, among, table=table, id=id_, order=order)
         single = "SELECT <columns> FROM <table> WHERE ns = ? AND <id> = ?"
-        self._single = render_sql(single, columns=columns, table=table, id=id_)
+        self._single = codec.render_sql(single, columns=columns, table=table, id=id_)
         self._record = record
 
     def fetch(self, connection: sqlite3.Connection, keys: Collection[Key]) -> Iterator[T]:
@@ -135,37 +113,37 @@ class KeyQuery(Generic[T]):
         for ns, name in keys:
             names.setdefault(ns, []).append(name)
         for ns in sorted(names):
-            yield from map(self._record, fetch_packed(connection, self.sql, (ns, encode(names[ns]).decode())))
+            yield from map(self._record, codec.fetch_packed(connection, self.sql, (ns, encode(names[ns]).decode())))
 
 
-OBJECTS = KeyQuery("{Object}", "objects", "id", object_of, "ORDER BY id")
-OPERATIONS = KeyQuery("{Operation}", "operations", "id", operation_of)
-WORK = KeyQuery("{WorkItem}", "work", "op", work_of)
-QUEUES = KeyQuery("{WorkItem}", "work", "queue", work_of)
-LOCKS = KeyQuery("{Lock}", "locks", "tree", lock_of)
-SIGNALS = KeyQuery("{Signal}", "signals", "op", signal_of)
-IDEMPOTENCY_RECORDS = KeyQuery("{IdempotencyRecord}", "answers", "key", idempotency_record_of)
+OBJECTS = KeyQuery("{Object}", "objects", "id", codec.object_of, "ORDER BY id")
+OPERATIONS = KeyQuery("{Operation}", "operations", "id", codec.operation_of)
+WORK = KeyQuery("{WorkItem}", "work", "op", codec.work_of)
+QUEUES = KeyQuery("{WorkItem}", "work", "queue", codec.work_of)
+LOCKS = KeyQuery("{Lock}", "locks", "tree", codec.lock_of)
+SIGNALS = KeyQuery("{Signal}", "signals", "op", codec.signal_of)
+IDEMPOTENCY_RECORDS = KeyQuery("{IdempotencyRecord}", "answers", "key", codec.idempotency_record_of)
 
 
 def object_by_key(connection: sqlite3.Connection, key: Key) -> Object | None:
     """Return an object or None; a single row need not be packed."""
     row = connection.execute(OBJECT, key).fetchone()
-    return None if row is None else object_of([*row])
+    return None if row is None else codec.object_of([*row])
 
 
-def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]:
+def selected(connection: sqlite3.Connection, selector: filters.Selector) -> list[Object]:
     """Return the selected objects, ordered by id."""
     where = where_objects(selector)
-    rows = fetch_packed(
-        connection, render_sql(SELECTED, source=indexed_table(selector), where=str(where)), tuple(where.values)
+    rows = codec.fetch_packed(
+        connection, codec.render_sql(SELECTED, source=indexed_table(selector), where=str(where)), tuple(where.values)
     )
-    return [object_of(row) for row in rows]
+    return [codec.object_of(row) for row in rows]
 
 
-def count_selected(connection: sqlite3.Connection, selector: Selector) -> int:
+def count_selected(connection: sqlite3.Connection, selector: filters.Selector) -> int:
     """Count the selected objects."""
     where = where_objects(selector)
-    sql = render_sql(COUNT_SELECTED, source=indexed_table(selector), where=str(where))
+    sql = codec.render_sql(COUNT_SELECTED, source=indexed_table(selector), where=str(where))
     count: int = connection.execute(sql, where.values).fetchone()[0]
     return count
 
@@ -202,8 +180,8 @@ def signals(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Signa
 
 
 MAX_UNION_PARTS = 100
-PART = render_sql("SELECT * FROM (SELECT {Object} FROM <source> WHERE <where> ORDER BY id LIMIT ?)")
-WHOLE = json_packed("{Object}", "FROM (<parts> ORDER BY id LIMIT ?)")
+PART = codec.render_sql("SELECT * FROM (SELECT {Object} FROM <source> WHERE <where> ORDER BY id LIMIT ?)")
+WHOLE = codec.json_packed("{Object}", "FROM (<parts> ORDER BY id LIMIT ?)")
 STATES = """
 WITH RECURSIVE found (state) AS (
     SELECT min(state) FROM objects WHERE ns = ?1 AND kind = ?2 AND removed = 0
@@ -215,7 +193,7 @@ SELECT state FROM found WHERE state IS NOT NULL
 """
 
 
-def object_page(connection: sqlite3.Connection, selector: Selector, page: Page) -> list[Object]:
+def object_page(connection: sqlite3.Connection, selector: filters.Selector, page: filters.Page) -> list[Object]:
     """Return a page of the selected objects, ordered by id."""
     states = _states(connection, selector)
     parts, values = [], []
@@ -225,11 +203,13 @@ def object_page(connection: sqlite3.Connection, selector: Selector, page: Page) 
         values += places
     if not parts:
         return []
-    rows = fetch_packed(connection, render_sql(WHOLE, parts=" UNION ALL ".join(parts)), (*values, page.limit))
-    return [object_of(row) for row in rows]
+    rows = codec.fetch_packed(
+        connection, codec.render_sql(WHOLE, parts=" UNION ALL ".join(parts)), (*values, page.limit)
+    )
+    return [codec.object_of(row) for row in rows]
 
 
-def _states(connection: sqlite3.Connection, selector: Selector) -> tuple[str | None, ...]:
+def _states(connection: sqlite3.Connection, selector: filters.Selector) -> tuple[str | None, ...]:
     """Return the states to merge, or only None if another index serves the selector."""
     if selector.kind is None or selector.parent is not None or selector.ids is not None:
         return (None,)
@@ -238,11 +218,11 @@ def _states(connection: sqlite3.Connection, selector: Selector) -> tuple[str | N
     return tuple(row[0] for row in connection.execute(STATES, (selector.ns, selector.kind)).fetchall())
 
 
-def _part(selector: Selector, page: Page, state: str | None) -> tuple[str, list[object]]:
+def _part(selector: filters.Selector, page: filters.Page, state: str | None) -> tuple[str, list[object]]:
     where = where_objects(selector, state)
     if page.after is not None:
         where.add("id > ?", page.after)
-    return render_sql(PART, source=indexed_table(selector), where=str(where)), [*where.values, page.limit]
+    return codec.render_sql(PART, source=indexed_table(selector), where=str(where)), [*where.values, page.limit]
 
 
 PATH_KEY = re.compile(r"[A-Za-z0-9_.:/ -]+")
@@ -252,7 +232,7 @@ INDEXED_COLUMNS = ("id", "kind", "state", "ns")
 
 
 # The inner query sorts row numbers, so that only the rows of the page are read in full and packed.
-SORTED = json_packed(
+SORTED = codec.json_packed(
     "<shown>, {Object:o}",
     """FROM (
     SELECT rowid AS row, <value> AS value, ns, id FROM <source> WHERE <where>
@@ -262,7 +242,7 @@ SORTED = json_packed(
 
 
 def sorted_page(
-    connection: sqlite3.Connection, selector: Selector, page: SortedPage
+    connection: sqlite3.Connection, selector: filters.Selector, page: filters.SortedPage
 ) -> list[tuple[str | float, Object]]:
     """Return a page of the selected objects in some order, with their sort values."""
     where = where_objects(selector)
@@ -270,24 +250,29 @@ def sorted_page(
     if page.after is not None:
         where.add(f"({value}, ns, id) {'<' if page.order.is_descending else '>'} (?, ?, ?)", *values, *page.after)
     way = "DESC" if page.order.is_descending else "ASC"
-    shown = FULL_PRECISION.replace("<column>", "k.value") if page.order.is_number else "k.value"
+    shown = codec.FULL_PRECISION.replace("<column>", "k.value") if page.order.is_number else "k.value"
     # Reading the table in its own order is three times as fast as by the index of the namespace.
     is_scan = page.order.column not in INDEXED_COLUMNS and selector.kind is None and selector.parent is None
     source = "objects NOT INDEXED" if is_scan else indexed_table(selector)
-    sql = render_sql(SORTED, shown=shown, value=value, source=source, where=str(where), way=way)
-    rows = fetch_packed(connection, sql, (*values, *where.values, page.limit))
-    return [(float(first) if page.order.is_number else first, object_of(rest)) for first, *rest in rows]
+    sql = codec.render_sql(SORTED, shown=shown, value=value, source=source, where=str(where), way=way)
+    rows = codec.fetch_packed(connection, sql, (*values, *where.values, page.limit))
+    return [(float(first) if page.order.is_number else first, codec.object_of(rest)) for first, *rest in rows]
 
 
-def _sort_value(order: SortOrder) -> tuple[str, list[object]]:
+def _sort_value(order: filters.SortOrder) -> tuple[str, list[object]]:
     """Return the expression of the sort value, and its values."""
     if not order.path:
-        return (order.column if order.is_number else f"substr(coalesce({order.column}, ''), 1, {SORT_CHARS})"), []
+        return (
+            order.column if order.is_number else f"substr(coalesce({order.column}, ''), 1, {filters.SORT_CHARS})"
+        ), []
     values: list[object] = ["".join(["$", *(f'."{name}"' for name in order.path)])]
     expression = f"json_extract({order.column}, ?)"
     if order.column == "labels" and PATH_KEY.fullmatch(order.path[0]) is None:  # half as fast, but for any name
         expression, values = "(SELECT l.value FROM json_each(labels) l WHERE l.key = ?)", [order.path[0]]
     if not order.is_number:
-        return f"substr(coalesce({expression}, ''), 1, {SORT_CHARS})", values
+        return f"substr(coalesce({expression}, ''), 1, {filters.SORT_CHARS})", values
     number = f"CAST({expression} AS REAL)"
-    return f"min(max(coalesce({number}, {MISSING_NUMBER}), {MISSING_NUMBER}), {-MISSING_NUMBER})", values
+    return (
+        f"min(max(coalesce({number}, {filters.MISSING_NUMBER}), {filters.MISSING_NUMBER}), {-filters.MISSING_NUMBER})",
+        values,
+    )

@@ -15,64 +15,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from stateward.store import filters, records
 from stateward.store.errors import StoreBusy, Unavailable
-from stateward.store.filters import (
-    BY_STATE,
-    ENTRY,
-    NEWEST,
-    GroupField,
-    JournalFilter,
-    OperationCursor,
-    OperationFilter,
-    Page,
-    SearchText,
-    Selector,
-    SortedPage,
-    WhereClause,
-    group_columns,
-)
 from stateward.store.port import KindFilter, LaneLoad, LaneWork, SearchHits, StateCounts, StuckWork
-from stateward.store.records import (
-    STATUSES,
-    JournalEntry,
-    Key,
-    LaneGroup,
-    Lock,
-    Object,
-    Operation,
-    Progress,
-    Status,
-    Timer,
-    WorkerRecord,
-    WorkItem,
-)
-from stateward.store.sqlite import queries
+from stateward.store.sqlite import codec, queries
 from stateward.store.sqlite.claims import DELAYED, EXPEDITED, KNOWN, KNOWN_TIMER, all_lanes, packed_kinds
-from stateward.store.sqlite.codec import (
-    Row,
-    fetch_packed,
-    journal_entry_of,
-    json_packed,
-    object_of,
-    operation_of,
-    progress_of,
-    render_sql,
-    timer_of,
-    worker_of,
-)
 from stateward.store.sqlite.connections import SqliteSettings, open_reader, snapshot
 from stateward.store.sqlite.errors import translate_error
-from stateward.store.sqlite.queries import (
-    KeyQuery,
-    indexed_journal,
-    indexed_table,
-    like_pattern,
-    object_page,
-    operation_index,
-    sorted_page,
-    where_journal,
-    where_objects,
-)
 from stateward.store.sqlite.shared_file import FileIdentity
 
 T = TypeVar("T")
@@ -180,25 +129,17 @@ def run_query(connection: sqlite3.Connection, query: Callable[[sqlite3.Connectio
 
 Value: TypeAlias = object
 
-# The stored status is `waiting` until the end; whether an operation runs is derived from its work item.
-RUNNING = "(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote = 1)"
-DISPLAYED_STATUS = f"CASE WHEN o.status = 'waiting' AND {RUNNING} THEN 'running' ELSE o.status END"
-# So is the time when its work began, from the deadline of its first state, as at its end (`completion`).
-DISPLAYED_START = """coalesce(o.started, CASE WHEN o.status = 'waiting' AND w.deadline IS NOT NULL AND (
-    o.hidden OR (SELECT b.state FROM objects b WHERE b.ns = o.ns AND b.id = o.object) = o.via
-) THEN max(o.created, w.deadline - o.within) END)"""
-DISPLAYED_ATTEMPTS = "CASE WHEN o.status = 'waiting' THEN coalesce(w.attempts, o.attempts) ELSE o.attempts END"
 DISPLAYED = "FROM operations o<index> LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id WHERE o.ns = ? AND <which>"
 
 
 def _shown(which: str, index: str = "") -> str:
     """Render a query of operations with their displayed status, start and attempts."""
-    packed = json_packed("{Operation:o}", DISPLAYED, index=index, which=which)
+    packed = codec.json_packed("{Operation:o}", DISPLAYED, index=index, which=which)
     head, start, rest = packed.partition("FROM operations")
     for column, shown in (
-        ("o.status", DISPLAYED_STATUS),
-        ("o.started", DISPLAYED_START),
-        ("o.attempts", DISPLAYED_ATTEMPTS),
+        ("o.status", filters.DISPLAYED_STATUS),
+        ("o.started", codec.render_sql(filters.DISPLAYED_START, later="max")),
+        ("o.attempts", filters.DISPLAYED_ATTEMPTS),
     ):
         head = re.sub(rf"{re.escape(column)}\b", shown, head)
     return head + start + rest
@@ -219,84 +160,82 @@ PARTS = """
 SELECT o.<group>, <status>, count(*) FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id
 WHERE o.ns = ? AND o.<group> IN (SELECT value FROM json_each(?)) GROUP BY 1, 2
 """
-PARTS_OF_PARENTS = render_sql(PARTS, group="parent", status=DISPLAYED_STATUS)
-PARTS_OF_BULKS = render_sql(PARTS, group="bulk", status=DISPLAYED_STATUS)
+PARTS_OF_PARENTS = codec.render_sql(PARTS, group="parent", status=filters.DISPLAYED_STATUS)
+PARTS_OF_BULKS = codec.render_sql(PARTS, group="bulk", status=filters.DISPLAYED_STATUS)
 
 
-def operation_page(only: OperationFilter, before: OperationCursor | None) -> tuple[str, list[object]]:
+def operation_page(only: filters.OperationFilter, before: filters.OperationCursor | None) -> tuple[str, list[object]]:
     """Return the query of a page of operations, and its values but for the limit."""
-    where = WhereClause()
-    where.add_operation_filter(only, before, RUNNING)
-    page = render_sql(OPERATION_PAGE, where=str(where))
-    return _shown(page, f" INDEXED BY {operation_index(only)}"), [only.ns, *where.values]
+    where = filters.WhereClause()
+    where.add_operation_filter(only, before, filters.RUNNING)
+    page = codec.render_sql(OPERATION_PAGE, where=str(where))
+    return _shown(page, f" INDEXED BY {queries.operation_index(only)}"), [only.ns, *where.values]
 
 
-OPERATION_REACH = render_sql(
+OPERATION_REACH = codec.render_sql(
     "SELECT o.created, o.id FROM operations o INDEXED BY operations_by_time"
     " WHERE o.ns = ? AND <entry> AND (o.created, o.id) < (?, ?) ORDER BY o.created DESC, o.id DESC LIMIT 1 OFFSET ?",
-    entry=ENTRY,
+    entry=filters.ENTRY,
 )
-LINES = json_packed("{JournalEntry}", "FROM <source> WHERE seq > ? AND <where> ORDER BY seq LIMIT ?")
+LINES = codec.json_packed("{JournalEntry}", "FROM <source> WHERE seq > ? AND <where> ORDER BY seq LIMIT ?")
 # NOT INDEXED: for the groups, SQLite would walk a whole index that begins with the namespace.
 TRANSITIONS = """
 SELECT ns, CAST((at - ?2) / ?3 AS INTEGER) AS step, count(*) FROM journal NOT INDEXED
 WHERE seq > ?1 AND at >= ?2 AND target IS NOT NULL AND source IS NOT target GROUP BY ns, step
 """
-LINES_BACK = json_packed("{JournalEntry}", "FROM <source> WHERE <where> ORDER BY seq DESC LIMIT ?")
+LINES_BACK = codec.json_packed("{JournalEntry}", "FROM <source> WHERE <where> ORDER BY seq DESC LIMIT ?")
 JOURNAL_REACH = "SELECT seq FROM <source> WHERE seq > ? AND <where> ORDER BY seq LIMIT 1 OFFSET ?"
-LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
-PROGRESS_OF = json_packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
-WORKERS = json_packed("{WorkerRecord}", "FROM workers ORDER BY id")
-TIMERS = json_packed("{Timer}", "FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
+PROGRESS_OF = codec.json_packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
+WORKERS = codec.json_packed("{WorkerRecord}", "FROM workers ORDER BY id")
+TIMERS = codec.json_packed("{Timer}", "FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
 WORK_BY_LANE = """
 SELECT w.lane, sum(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote),
        sum((w.owner IS NULL OR w.deadline IS NULL) AND NOT w.remote), min(o.created)
 FROM work w CROSS JOIN operations o ON o.ns = w.ns AND o.id = w.op
 WHERE NOT w.fenced AND (?1 IS NULL OR w.ns IN (SELECT value FROM json_each(?1))) GROUP BY w.lane ORDER BY w.lane
 """
-STUCK = """
+STUCK = codec.render_sql(
+    """
 WITH late(seq, since, orphaned) AS (
     SELECT seq, deadline, 0 FROM work WHERE deadline <= ?1
     UNION ALL
     SELECT w.seq, k.seen + k.lease, 1 FROM workers k JOIN work w INDEXED BY work_owned ON w.owner = k.id
     WHERE k.seen + k.lease < ?1
 ), first(seq, since, orphaned) AS (SELECT seq, min(since), max(orphaned) FROM late GROUP BY seq)
-SELECT w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
-FROM first f
-JOIN work w ON w.seq = f.seq
-JOIN objects b ON b.ns = w.ns AND b.id = w.object
-JOIN operations o ON o.ns = w.ns AND o.id = w.op
+SELECT <stuck>
 WHERE ?2 IS NULL OR w.ns IN (SELECT value FROM json_each(?2))
 ORDER BY f.since, w.seq LIMIT ?3
-"""
+""",
+    stuck=filters.STUCK_ROWS,
+)
 LABEL_KEYS = """
 SELECT DISTINCT l.key FROM objects o, json_each(o.labels) l
 WHERE o.ns IN (SELECT value FROM json_each(?)) AND o.removed = 0 ORDER BY 1
 """
 AMONG = "ns IN (SELECT value FROM json_each(?1))"
-ID_BEGINS = json_packed(
+ID_BEGINS = codec.json_packed(
     "{Object}", "FROM objects WHERE <among> AND removed = 0 AND id >= ?2 AND id < ?3 LIMIT ?4", among=AMONG
 )
-ID_HAS = json_packed(
+ID_HAS = codec.json_packed(
     "{Object}", "FROM objects WHERE <among> AND removed = 0 AND id LIKE ?2 ESCAPE '\\' LIMIT ?3", among=AMONG
 )
-ERROR_HAS = json_packed(
+ERROR_HAS = codec.json_packed(
     "{Object}",
     "FROM objects INDEXED BY objects_by_error"
     " WHERE <among> AND removed = 0 AND error IS NOT NULL AND error LIKE ?2 ESCAPE '\\' LIMIT ?3",
     among=AMONG,
 )
-LABELS_HAVE = render_sql(
+LABELS_HAVE = codec.render_sql(
     "SELECT DISTINCT labels FROM objects INDEXED BY objects_by_labels"
     " WHERE <among> AND removed = 0 AND labels <> '{}' AND <where> LIMIT ?2",
     among=AMONG,
 )
-OPERATION_BEGINS = json_packed(
+OPERATION_BEGINS = codec.json_packed(
     "{Operation:o}",
     "FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id"
     " WHERE o.<among> AND o.id >= ?2 AND o.id < ?3 LIMIT ?4",
     among=AMONG,
-).replace("o.status", DISPLAYED_STATUS, 1)
+).replace("o.status", filters.DISPLAYED_STATUS, 1)
 # A passed deadline of a live worker is left out: that worker is about to end the operation. So is expedited work, which
 # only waits for a worker.
 NEXT_DUE_ROWS = """
@@ -315,8 +254,8 @@ SELECT min(at) FROM (
 )
 """
 NEXT_DUE = {"delayed": DELAYED, "expedited": EXPEDITED}
-NEXT_DUE_TIME = render_sql(NEXT_DUE_ROWS, **NEXT_DUE, known="TRUE", known_timer="TRUE")
-NEXT_DUE_TIME_KNOWN = render_sql(NEXT_DUE_ROWS, **NEXT_DUE, known=KNOWN, known_timer=KNOWN_TIMER)
+NEXT_DUE_TIME = codec.render_sql(NEXT_DUE_ROWS, **NEXT_DUE, known="TRUE", known_timer="TRUE")
+NEXT_DUE_TIME_KNOWN = codec.render_sql(NEXT_DUE_ROWS, **NEXT_DUE, known=KNOWN, known_timer=KNOWN_TIMER)
 
 
 SHORT_READ_KEYS = 20
@@ -330,112 +269,120 @@ class SqliteReader:
         self._executor = executor
         self._clock = clock
 
-    async def object(self, key: Key) -> Object | None:
+    async def object(self, key: records.Key) -> records.Object | None:
         return await self._executor.run_short(lambda connection: queries.object_by_key(connection, key))
 
-    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+    async def objects(self, keys: Collection[records.Key]) -> dict[records.Key, records.Object]:
         return {record.key: record for record in await self._by_keys(queries.OBJECTS, keys)}
 
-    async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
-        def query(connection: sqlite3.Connection) -> list[Object]:
+    async def list_objects(self, selector: filters.Selector, page: filters.Page) -> list[records.Object]:
+        def query(connection: sqlite3.Connection) -> list[records.Object]:
             with snapshot(connection):
-                return object_page(connection, selector, page)
+                return queries.object_page(connection, selector, page)
 
         return await self._executor.run(query)
 
     async def count_groups(
-        self, selector: Selector, by: tuple[GroupField, ...], limit: int | None = None
+        self, selector: filters.Selector, by: tuple[filters.GroupField, ...], limit: int | None = None
     ) -> dict[tuple[str | None, ...], int]:
         rows = await self._executor.run(lambda connection: _group_counts(connection, selector, by, limit))
         return {tuple(values): count for *values, count in rows}
 
-    async def list_sorted(self, selector: Selector, page: SortedPage) -> list[tuple[str | float, Object]]:
-        return await self._executor.run(lambda connection: sorted_page(connection, selector, page))
+    async def list_sorted(
+        self, selector: filters.Selector, page: filters.SortedPage
+    ) -> list[tuple[str | float, records.Object]]:
+        return await self._executor.run(lambda connection: queries.sorted_page(connection, selector, page))
 
-    async def search(self, namespaces: Sequence[str], text: SearchText, limit: int) -> SearchHits:
-        names, like = _namespace_list(namespaces), like_pattern(text.text)
+    async def search(self, namespaces: Sequence[str], text: filters.SearchText, limit: int) -> SearchHits:
+        names, like = _namespace_list(namespaces), queries.like_pattern(text.text)
 
         def query(connection: sqlite3.Connection) -> SearchHits:
             with snapshot(connection):
-                fetch = partial(fetch_packed, connection)
+                fetch = partial(codec.fetch_packed, connection)
                 objects = fetch(ID_BEGINS, (names, text.text, text.end, limit))
                 if len(objects) < limit:
                     objects += fetch(ID_HAS, (names, like, limit))
                 return SearchHits(
-                    [*{record.key: record for record in map(object_of, objects)}.values()][:limit],
-                    [object_of(row) for row in fetch(ERROR_HAS, (names, like, limit))],
+                    [*{record.key: record for record in map(codec.object_of, objects)}.values()][:limit],
+                    [codec.object_of(row) for row in fetch(ERROR_HAS, (names, like, limit))],
                     _labels_with(connection, names, text, limit),
-                    [operation_of(row) for row in fetch(OPERATION_BEGINS, (names, text.text, text.end, limit))],
+                    [codec.operation_of(row) for row in fetch(OPERATION_BEGINS, (names, text.text, text.end, limit))],
                 )
 
         return await self._executor.run(query)
 
-    async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
-        rows = await self._executor.run(lambda connection: _group_counts(connection, selector, BY_STATE))
+    async def count_states(self, selector: filters.Selector) -> dict[tuple[str, str], int]:
+        rows = await self._executor.run(lambda connection: _group_counts(connection, selector, filters.BY_STATE))
         return {(kind, state): count for kind, state, count in rows}
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         def query(connection: sqlite3.Connection) -> StateCounts:
             with snapshot(connection):
-                (seq,) = connection.execute(LAST_JOURNAL_SEQ).fetchone()
-                by_namespace = {ns: _group_counts(connection, Selector(ns, kind), BY_STATE) for ns in namespaces}
+                (seq,) = connection.execute(filters.LAST_JOURNAL_SEQ).fetchone()
+                by_namespace = {
+                    ns: _group_counts(connection, filters.Selector(ns, kind), filters.BY_STATE) for ns in namespaces
+                }
             return StateCounts(
                 seq, {(ns, *states): count for ns, rows in by_namespace.items() for *states, count in rows}
             )
 
         return await self._executor.run(query)
 
-    async def operation(self, key: Key) -> Operation | None:
-        fetched = await self._executor.run_short(lambda connection: fetch_packed(connection, OPERATION, key))
-        return operation_of(fetched[0]) if fetched else None
+    async def operation(self, key: records.Key) -> records.Operation | None:
+        fetched = await self._executor.run_short(lambda connection: codec.fetch_packed(connection, OPERATION, key))
+        return codec.operation_of(fetched[0]) if fetched else None
 
-    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+    async def operations(self, keys: Collection[records.Key]) -> dict[records.Key, records.Operation]:
         return {operation.key: operation for operation in await self._by_keys(queries.OPERATIONS, keys)}
 
-    async def operations_of(self, key: Key, limit: int) -> list[Operation]:
-        return await self._all(operation_of, OPERATIONS_OF, *key, limit)
+    async def operations_of(self, key: records.Key, limit: int) -> list[records.Operation]:
+        return await self._all(codec.operation_of, OPERATIONS_OF, *key, limit)
 
     async def list_operations(
-        self, only: OperationFilter, before: OperationCursor | None, limit: int
-    ) -> list[Operation]:
+        self, only: filters.OperationFilter, before: filters.OperationCursor | None, limit: int
+    ) -> list[records.Operation]:
         sql, values = operation_page(only, before)
-        return await self._all(operation_of, sql, *values, limit)
+        return await self._all(codec.operation_of, sql, *values, limit)
 
-    async def operation_reach(self, ns: str, before: OperationCursor | None, rows: int) -> OperationCursor | None:
-        values = ns, *(before or NEWEST), rows - 1
+    async def operation_reach(
+        self, ns: str, before: filters.OperationCursor | None, rows: int
+    ) -> filters.OperationCursor | None:
+        values = ns, *(before or filters.NEWEST), rows - 1
         row = await self._executor.run(lambda connection: connection.execute(OPERATION_REACH, values).fetchone())
-        return None if row is None else OperationCursor(*row)
+        return None if row is None else filters.OperationCursor(*row)
 
-    async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
+    async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[records.Status, int]]:
         values = ns, encode([*entries]).decode()
-        counts: dict[str, dict[Status, int]] = {}
+        counts: dict[str, dict[records.Status, int]] = {}
         for sql in (PARTS_OF_PARENTS, PARTS_OF_BULKS):
             rows = await self._executor.run(lambda connection, sql=sql: connection.execute(sql, values).fetchall())  # type: ignore[misc]
             for entry, status, count in rows:
-                counts.setdefault(entry, {})[STATUSES[status]] = count
+                counts.setdefault(entry, {})[records.STATUSES[status]] = count
         return counts
 
-    async def children_of(self, key: Key) -> list[Operation]:
-        return await self._all(operation_of, CHILDREN_OF, *key)
+    async def children_of(self, key: records.Key) -> list[records.Operation]:
+        return await self._all(codec.operation_of, CHILDREN_OF, *key)
 
-    async def queue_of(self, key: Key) -> list[WorkItem]:
+    async def queue_of(self, key: records.Key) -> list[records.WorkItem]:
         return await self._executor.run(lambda connection: queries.queues(connection, (key,)))
 
-    async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
-        where = where_journal(only)
-        sql = render_sql(LINES, source=indexed_journal(only), where=str(where))
-        return await self._all(journal_entry_of, sql, after, *where.values, limit)
+    async def journal(self, after: int, limit: int, only: filters.JournalFilter) -> list[records.JournalEntry]:
+        where = queries.where_journal(only)
+        sql = codec.render_sql(LINES, source=queries.indexed_journal(only), where=str(where))
+        return await self._all(codec.journal_entry_of, sql, after, *where.values, limit)
 
-    async def newest_entries(self, before: int | None, limit: int, only: JournalFilter) -> list[JournalEntry]:
-        where = where_journal(only)
+    async def newest_entries(
+        self, before: int | None, limit: int, only: filters.JournalFilter
+    ) -> list[records.JournalEntry]:
+        where = queries.where_journal(only)
         where.add_given("seq < ?", before)
-        sql = render_sql(LINES_BACK, source=indexed_journal(only), where=str(where))
-        return await self._all(journal_entry_of, sql, *where.values, limit)
+        sql = codec.render_sql(LINES_BACK, source=queries.indexed_journal(only), where=str(where))
+        return await self._all(codec.journal_entry_of, sql, *where.values, limit)
 
     async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:
-        only = JournalFilter(ns)
-        where = where_journal(only)
-        sql = render_sql(JOURNAL_REACH, source=indexed_journal(only), where=str(where))
+        only = filters.JournalFilter(ns)
+        where = queries.where_journal(only)
+        sql = codec.render_sql(JOURNAL_REACH, source=queries.indexed_journal(only), where=str(where))
         values = after, *where.values, rows - 1
         row = await self._executor.run(lambda connection: connection.execute(sql, values).fetchone())
         return None if row is None else row[0]
@@ -446,14 +393,14 @@ class SqliteReader:
         return {(ns, step): count for ns, step, count in rows}
 
     async def last_journal_seq(self) -> int:
-        last: int = await self._one(LAST_JOURNAL_SEQ)
+        last: int = await self._one(filters.LAST_JOURNAL_SEQ)
         return last
 
-    async def progress_of(self, key: Key, after: int) -> list[Progress]:
-        return await self._all(progress_of, PROGRESS_OF, *key, after)
+    async def progress_of(self, key: records.Key, after: int) -> list[records.Progress]:
+        return await self._all(codec.progress_of, PROGRESS_OF, *key, after)
 
-    async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
-        def query(connection: sqlite3.Connection) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lanes(self) -> tuple[list[records.LaneGroup], list[LaneLoad]]:
+        def query(connection: sqlite3.Connection) -> tuple[list[records.LaneGroup], list[LaneLoad]]:
             with snapshot(connection):
                 return all_lanes(connection, self._clock())
 
@@ -477,13 +424,13 @@ class SqliteReader:
         rows = await self._executor.run(lambda connection: connection.execute(LABEL_KEYS, (names,)).fetchall())
         return [key for (key,) in rows]
 
-    async def workers(self) -> list[WorkerRecord]:
-        return await self._all(worker_of, WORKERS)
+    async def workers(self) -> list[records.WorkerRecord]:
+        return await self._all(codec.worker_of, WORKERS)
 
-    async def timers(self, ns: str | None, limit: int) -> list[Timer]:
-        return await self._all(timer_of, TIMERS, ns, limit)
+    async def timers(self, ns: str | None, limit: int) -> list[records.Timer]:
+        return await self._all(codec.timer_of, TIMERS, ns, limit)
 
-    async def locks_of(self, tree: Key) -> list[Lock]:
+    async def locks_of(self, tree: records.Key) -> list[records.Lock]:
         return await self._executor.run(lambda connection: queries.locks(connection, (tree,)))
 
     async def next_due_time(self, kinds: KindFilter = None) -> float | None:
@@ -495,24 +442,24 @@ class SqliteReader:
     async def time(self) -> float:
         return self._clock()
 
-    async def _by_keys(self, query: KeyQuery[T], keys: Collection[Key]) -> list[T]:
+    async def _by_keys(self, query: queries.KeyQuery[T], keys: Collection[records.Key]) -> list[T]:
         run = self._executor.run_short if len(keys) <= SHORT_READ_KEYS else self._executor.run
         return await run(lambda connection: list(query.fetch(connection, keys)))
 
-    async def _all(self, record: Callable[[Row], T], sql: str, *values: Value) -> list[T]:
+    async def _all(self, record: Callable[[codec.Row], T], sql: str, *values: Value) -> list[T]:
         return await self._executor.run(
-            lambda connection: [record(row) for row in fetch_packed(connection, sql, values)]
+            lambda connection: [record(row) for row in codec.fetch_packed(connection, sql, values)]
         )
 
     async def _one(self, sql: str, *values: Value) -> Any:  # noqa: ANN401 - one value of any type
         return await self._executor.run(lambda connection: connection.execute(sql, values).fetchone()[0])
 
 
-def _labels_with(connection: sqlite3.Connection, names: str | None, text: SearchText, limit: int) -> list[str]:
-    where = WhereClause()
+def _labels_with(connection: sqlite3.Connection, names: str | None, text: filters.SearchText, limit: int) -> list[str]:
+    where = filters.WhereClause()
     for place, piece in enumerate(text.pieces, 3):
         where.add(f"labels LIKE ?{place} ESCAPE '\\'")
-        where.values.append(like_pattern(piece))
+        where.values.append(queries.like_pattern(piece))
     if not where.parts:
         return []
     sql = LABELS_HAVE.replace("<where>", str(where))
@@ -525,20 +472,23 @@ def _namespace_list(namespaces: Collection[str] | None) -> str | None:
 
 
 def _group_counts(
-    connection: sqlite3.Connection, selector: Selector, by: tuple[GroupField, ...], limit: int | None = None
+    connection: sqlite3.Connection,
+    selector: filters.Selector,
+    by: tuple[filters.GroupField, ...],
+    limit: int | None = None,
 ) -> list[tuple[Any, ...]]:
-    where = where_objects(selector)
+    where = queries.where_objects(selector)
     names = [field.label for field in by if field.label is not None]
     values = (*names, *where.values, -1 if limit is None else limit)
     return connection.execute(_group_sql(selector, by, where), values).fetchall()
 
 
-def _group_sql(selector: Selector, by: tuple[GroupField, ...], where: WhereClause) -> str:
-    return render_sql(
+def _group_sql(selector: filters.Selector, by: tuple[filters.GroupField, ...], where: filters.WhereClause) -> str:
+    return codec.render_sql(
         GROUPS,
         fields=", ".join(field.column if field.label is None else LABEL for field in by),
-        columns=group_columns(by),
-        source=indexed_table(selector),
+        columns=filters.group_columns(by),
+        source=queries.indexed_table(selector),
         where=str(where),
         places=", ".join(str(place) for place in range(1, len(by) + 1)),
     )

@@ -1,14 +1,15 @@
 """Retention on SQLite: candidates are read on read connections, and the writer deletes them in batches."""
 
+import re
 import sqlite3
 from collections.abc import Collection
 from typing import Any
 
 from msgspec.json import decode, encode
 
+from stateward.store import retention
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from stateward.store.retention import RetentionSql, SqlRetention
 from stateward.store.sqlite.codec import render_sql
 from stateward.store.sqlite.readers import ReadExecutor
 from stateward.store.sqlite.tx import SqliteTx
@@ -57,23 +58,10 @@ FROM family f WHERE NOT EXISTS (SELECT 1 FROM bound b WHERE b.ns = f.ns AND b.ro
 ORDER BY f.depth DESC
 """,
 )
-FREE = """
-o.removed = 1 AND o.since < <before>
-AND NOT EXISTS (SELECT 1 FROM work w WHERE w.ns = o.ns AND w.queue = o.id)
-AND NOT EXISTS (SELECT 1 FROM work w WHERE w.ns = o.ns AND w.queue = o.queue AND w.object = o.id)
-AND NOT EXISTS (SELECT 1 FROM locks l WHERE l.ns = o.ns AND l.tree = o.id)
-AND NOT EXISTS (
-    SELECT 1 FROM operations p WHERE p.ns = o.ns AND p.object = o.id AND (p.ended IS NULL OR p.ended >= <before>)
+LOOKED_UP = re.compile(r"\{(\S+)(?: \|\| '')?==(\S+)\}")
+FREE = render_sql(
+    LOOKED_UP.sub(r"\1 = \2", retention.FREE_OBJECT), yes=" = 1", lookup="", by_queue=" INDEXED BY objects_by_queue"
 )
-AND NOT EXISTS (
-    SELECT 1 FROM objects c WHERE c.ns = o.ns AND c.parent = o.id AND NOT (c.removed = 1 AND c.since < <before>)
-)
-AND NOT EXISTS (SELECT 1 FROM timers t WHERE t.ns = o.ns AND t.object = o.id)
-AND NOT EXISTS (
-    SELECT 1 FROM objects u INDEXED BY objects_by_queue
-    WHERE u.ns = o.ns AND u.queue = o.id AND u.queue <> u.id AND NOT (u.removed = 1 AND u.since < <before>)
-)
-"""
 OBJECTS = render_sql(
     PACKED,
     columns="ns, id, begun",
@@ -88,27 +76,10 @@ WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND <free> GROUP BY o.ns, o.id
 JOURNAL_ENTRIES = render_sql(
     PACKED,
     columns="seq",
-    rows="""
-SELECT j.seq FROM journal j
-WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND (
-    NOT EXISTS (
-        SELECT 1 FROM objects o WHERE o.ns = j.ns AND o.id = j.object AND (o.ns, o.id) NOT IN <objects>
-    )
-    OR (
-        NOT EXISTS (
-            SELECT 1 FROM operations p WHERE p.ns = j.ns AND p.id = j.op AND p.object = j.object
-            AND (p.ns, p.id) NOT IN <operations>
-        )
-        AND (j.target IS NULL OR EXISTS (
-            SELECT 1 FROM journal n
-            WHERE n.ns = j.ns AND n.object = j.object AND n.seq > j.seq AND n.seq <= ?4
-              AND n.at < ?3 AND n.target IS NOT NULL
-        ))
-    )
-) ORDER BY j.seq
-""",
-    operations="(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?5))",
-    objects="(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?6))",
+    rows=LOOKED_UP.sub(r"\1 = \2", retention.PRUNABLE_ENTRIES),
+    operations="SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?5)",
+    objects="SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?6)",
+    **{str(place): f"?{place}" for place in range(1, 5)},
 )
 
 # A page of rows after a key: the matching ones, and the last one, after which the next page begins.
@@ -161,22 +132,13 @@ DELETE FROM answers WHERE at < ?2 AND <ended> AND (ns, key) IN (
 )
 
 
-SQL = RetentionSql(
-    span=SPAN,
-    operations=OPERATIONS,
-    objects=OBJECTS,
-    journal_entries=JOURNAL_ENTRIES,
-    idempotency_records=IDEMPOTENCY_RECORDS,
-    drop_progress=DROP_PROGRESS,
-    drop_signals=DROP_SIGNALS,
-    drop_operations=DROP_OPERATIONS,
-    drop_objects=DROP_OBJECTS,
-    drop_journal_entries=DROP_JOURNAL_ENTRIES,
-    drop_idempotency_records=DROP_IDEMPOTENCY_RECORDS,
+SQL = retention.RetentionSql(
+    *(SPAN, OPERATIONS, OBJECTS, JOURNAL_ENTRIES, IDEMPOTENCY_RECORDS, DROP_PROGRESS, DROP_SIGNALS),
+    *(DROP_OPERATIONS, DROP_OBJECTS, DROP_JOURNAL_ENTRIES, DROP_IDEMPOTENCY_RECORDS),
 )
 
 
-class SqliteRetention(SqlRetention):
+class SqliteRetention(retention.SqlRetention):
     """Finds old rows with the readers, and deletes them with the writer."""
 
     def __init__(self, reads: ReadExecutor, writes: WriteExecutor) -> None:

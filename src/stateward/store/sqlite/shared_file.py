@@ -118,7 +118,11 @@ class ExternalChanges:
         self._polls += 1
         try:
             if self._polls % POLLS_PER_LOCK_TEST == 0:
-                self._test()
+                self._connection.execute("BEGIN IMMEDIATE")  # no retry: a busy lock means other users
+                try:
+                    self._lock.test_exclusive()
+                finally:
+                    self._connection.execute("ROLLBACK")
             before, self._version = self._version, self._data_version()
         except sqlite3.OperationalError:
             return True  # the next transaction gets the error; until then assume a commit
@@ -128,13 +132,6 @@ class ExternalChanges:
         """Return a number that changes with commits of other connections."""
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         return version
-
-    def _test(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")  # no retry: a busy lock means other users
-        try:
-            self._lock.test_exclusive()
-        finally:
-            self._connection.execute("ROLLBACK")
 
 
 log = logging.getLogger("stateward.store")

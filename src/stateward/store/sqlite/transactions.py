@@ -73,7 +73,12 @@ class TransactionRunner:
         error: BaseException
         try:
             self._files.require()
-            return self._run_together(functions)
+            try:  # without savepoints first: few functions fail, and most of those before their first write
+                return self._run_and_commit(functions, savepoints=False)
+            except PartlyWritten as entangled:
+                if len(functions) == 1 and not isinstance(entangled.outcome.error, WriteConflict):
+                    return [entangled.outcome]
+            return self._run_and_commit(functions, savepoints=True)
         except TransactionLost as lost:
             error = lost.error
         except Exception as raised:
@@ -82,15 +87,6 @@ class TransactionRunner:
             # Some may fit: run each in a transaction of its own.
             return [self.run([function])[0] for function in functions]
         return [TxOutcome(error=error) for _ in functions]
-
-    def _run_together(self, functions: Sequence[AnyTxFunction]) -> list[TxOutcome]:
-        """Run functions without savepoints first: few fail, and most of those before their first write."""
-        try:
-            return self._run_and_commit(functions, savepoints=False)
-        except PartlyWritten as entangled:
-            if len(functions) == 1 and not isinstance(entangled.outcome.error, WriteConflict):
-                return [entangled.outcome]
-        return self._run_and_commit(functions, savepoints=True)
 
     def _run_and_commit(self, functions: Sequence[AnyTxFunction], *, savepoints: bool) -> list[TxOutcome]:
         begin_write(self._connection, self._busy_timeout_s)

@@ -1,14 +1,12 @@
 """A container of the simulated engine; its state follows from its program and the clock."""
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from secrets import token_hex
 
 from msgspec.structs import replace
 
 from stateward.containers.container_records import (
     NO_NETWORK,
-    ContainerHealth,
     ContainerRecord,
     ContainerSpec,
     ContainerState,
@@ -37,12 +35,10 @@ MAX_CHUNKS = 10_000
 class SimulatedContainer:
     """One container."""
 
-    def __init__(self, id_: str, spec: ContainerSpec, labels: Mapping[str, str], image_id: str, now: float) -> None:
+    def __init__(self, id_: str, spec: ContainerSpec, labels: Mapping[str, str], image_id: str) -> None:
         self.id, self.spec, self.labels, self.image_id = id_, spec, labels, image_id
         self.ports: tuple[PublishedPort, ...] = ()
-        self.health = ContainerHealth.STARTING if spec.health_check else ContainerHealth.NONE
         self.commands = 0  # that run in it
-        self._created_at = now
         self._written: list[tuple[float, LogChunk]] = []
         self._started_at: float | None = None
         self._finished_at: float | None = None
@@ -51,7 +47,6 @@ class SimulatedContainer:
         self._due_exit_code = 0
         self._exit_code: int | None = None
         self._oom_killed = False
-        self._ended = asyncio.Event()
 
     @property
     def volumes(self) -> tuple[str, ...]:
@@ -66,21 +61,17 @@ class SimulatedContainer:
         del self._written[:-MAX_CHUNKS]
         self._due = None if run.exit_code is None else now + run.seconds
         self._due_exit_code, self._frozen_at = run.exit_code or 0, None
-        self._ended.clear()
         in_use, ports = {port for _, port in taken}, []
         for port in self.spec.ports:
             number = port.host_port or next(n for n in range(FIRST_ANY_PORT, 65_536) if n not in in_use)
             in_use.add(number)
             ports.append(replace(port, host_port=number))
         self.ports = tuple(ports)
-        if self.health is not ContainerHealth.NONE:
-            self.health = ContainerHealth.HEALTHY
 
     def end(self, exit_code: int, now: float, *, oom_killed: bool = False) -> None:
         """End its program, if it runs."""
         if self.is_up(now):
             self._finished_at, self._exit_code, self._oom_killed = now, exit_code, oom_killed
-            self._ended.set()
 
     def freeze(self, is_frozen: bool, now: float) -> None:
         """Pause its program or let it continue; its time stands still meanwhile."""
@@ -98,20 +89,9 @@ class SimulatedContainer:
             return ContainerState.CREATED
         if self._finished_at is None and self._frozen_at is None and self._due is not None and self._due <= now:
             self._finished_at, self._exit_code = self._due, self._due_exit_code
-            self._ended.set()
         if self._finished_at is not None:
             return ContainerState.EXITED
         return ContainerState.PAUSED if self._frozen_at is not None else ContainerState.RUNNING
-
-    async def wait_until_ended(self, clock: Callable[[], float]) -> None:
-        """Wait until its program has ended."""
-        while self.is_up(clock()):
-            seconds = None if self._due is None or self._frozen_at is not None else max(self._due - clock(), 0.001)
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._ended.wait()
-            except TimeoutError:
-                continue
 
     def output(self, tail: int | None, since: float | None) -> list[LogChunk]:
         """Return what it has written; of its last lines if `tail` says so."""
@@ -132,11 +112,9 @@ class SimulatedContainer:
             state,
             str(state),
             self.labels,
-            self._created_at,
             {} if self.spec.network == NO_NETWORK or not self.is_up(now) else {self.spec.network: self._address()},
             self.ports if self.is_up(now) else (),
             self.volumes,
-            self.health if self.is_up(now) else ContainerHealth.NONE,
             self._exit_code if state is ContainerState.EXITED else None,
         )
 
@@ -152,8 +130,7 @@ class SimulatedContainer:
     def stats(self, now: float) -> ContainerStats:
         """Return what it uses."""
         seconds = now - (self._started_at or now)
-        memory_limit, processes = self.spec.limits.memory_bytes, 1 + self.commands
-        return ContainerStats(self.id, seconds * CPU_SHARE, SIMULATED_MEMORY_BYTES, memory_limit, processes, 0, 0)
+        return ContainerStats(self.id, seconds * CPU_SHARE, SIMULATED_MEMORY_BYTES, 1 + self.commands)
 
     def _address(self) -> str:
         number = int(self.id[:8], 16)

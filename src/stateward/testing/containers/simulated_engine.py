@@ -6,21 +6,17 @@ kill a container for its memory. Everything else is as the real engines do it; o
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
 from time import time
 
 from stateward.containers.container_records import (
     KEY_LABEL,
     SECRETS_LABEL,
-    ContainerHealth,
     ContainerRecord,
     ContainerSpec,
     ContainerState,
     ContainerStats,
     ContainerVolume,
     EngineEvent,
-    EngineInfo,
-    EngineVersion,
     ExecEnd,
     ExecResult,
     LogChunk,
@@ -49,7 +45,8 @@ class SimulatedEngine(SimulatedResources):
         registry: Mapping[str, int] = {},
         clock: Callable[[], float] = time,
     ) -> None:
-        super().__init__(images, faults or SimulatedFaults(), registry, clock)
+        super().__init__(images, faults or SimulatedFaults(), registry)
+        self._clock = clock
         self.keeps_isolation = True
         self._programs = {**PROGRAMS, **programs}
         self._ids: dict[str, str] = {}  # of containers, by name
@@ -57,25 +54,9 @@ class SimulatedEngine(SimulatedResources):
 
     # --- the engine --------------------------------------------------------------------------------------------------
 
-    async def ping(self) -> None:
-        """Return if the engine answers."""
-        await self.faults.pass_call("ping")
-
     async def isolates_networks(self) -> bool:
         """Tell whether networks stay isolated from each other."""
         return self.keeps_isolation
-
-    async def version(self) -> EngineVersion:
-        """Return the engine's name and version."""
-        await self.faults.pass_call("version")
-        return EngineVersion("simulated", "1", "1.44")
-
-    async def info(self) -> EngineInfo:
-        """Return the engine's host and counts."""
-        await self.faults.pass_call("info")
-        return EngineInfo(
-            "simulated", 4, 8 << 30, "x86_64", "simulated", "memory", len(self._containers), len(self._images)
-        )
 
     async def close(self) -> None:
         """Do nothing: there are no connections."""
@@ -118,7 +99,7 @@ class SimulatedEngine(SimulatedResources):
         for mount in spec.mounts:
             if mount.volume:
                 self._volumes.setdefault(mount.volume, ContainerVolume(mount.volume))
-        made = SimulatedContainer(new_id(), spec, container_labels(spec), image.id, self._clock())
+        made = SimulatedContainer(new_id(), spec, container_labels(spec), image.id)
         self._containers[made.id], self._ids[spec.name] = made, made.id
         self._tell("container", "create", made)
         return made.id
@@ -213,45 +194,26 @@ class SimulatedEngine(SimulatedResources):
             self._tell("container", "destroy", simulated)
             return True
 
-    async def wait_container(self, container: str, timeout_s: float) -> int | None:
-        """Wait until a container does not run, and return its exit code."""
-        await self.faults.pass_call("wait")
-        simulated = self._find(container, "wait")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await simulated.wait_until_ended(self._clock)
-            return simulated.record(self._clock()).exit_code or 0
-        return None
-
-    async def check_health(self, container: str) -> ContainerHealth:
-        """Return the result of a container's health check."""
-        await self.faults.pass_call("check health")
-        return self._find(container, "check health").record(self._clock()).health
-
     async def read_logs(
-        self, container: str, *, tail: int | None = None, since: float | None = None, follow: bool = False
+        self, container: str, *, tail: int | None = None, since: float | None = None
     ) -> AsyncGenerator[LogChunk]:
         """Yield the output of a container; `tail` counts lines."""
         await self.faults.pass_call("read logs")
         simulated = self._find(container, "read logs")
         for chunk in simulated.output(tail, since):
             yield chunk
-        if follow:
-            await simulated.wait_until_ended(self._clock)
 
     async def exec(
         self,
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",
         env: Mapping[str, str] = {},
         timeout_s: float = EXEC_TIMEOUT_S,
         max_output: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
         """Run a command in a container to its end; raises `ExecTimedOut`."""
-        chunks = self.stream_exec(container, argv, stdin=stdin, user=user, env=env)
+        chunks = self.stream_exec(container, argv, env=env)
         try:
             return await collect_output(chunks, timeout_s, max_output)
         except TimeoutError as error:
@@ -262,8 +224,6 @@ class SimulatedEngine(SimulatedResources):
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",  # noqa: ARG002 - the port's
         env: Mapping[str, str] = {},
     ) -> AsyncGenerator[LogChunk | ExecEnd]:
         """Run a command in a container; yield its output, and its end."""
@@ -273,7 +233,7 @@ class SimulatedEngine(SimulatedResources):
             raise EngineRefused(EngineRefusal.CONFLICT, f"run a command in {container}", f"it is {state}")
         if argv[0] not in self._programs:
             raise EngineRefused(EngineRefusal.INVALID, f"run a command in {container}", f"{argv[0]} not found")
-        given = ProgramInput(argv, {**simulated.spec.env, **env}, simulated.spec.secret_files, stdin or b"")
+        given = ProgramInput(argv, {**simulated.spec.env, **env}, simulated.spec.secret_files)
         run = run_program(given, self._programs)
         simulated.commands += 1
         try:
@@ -319,10 +279,6 @@ class SimulatedEngine(SimulatedResources):
         simulated.end(exit_code, self._clock())
         self._tell("container", "die", simulated)
 
-    def set_health(self, container: str, health: ContainerHealth) -> None:
-        """Set the result of a container's health check."""
-        self._find(container, "health").health = health
-
     def _find(self, container: str, call: str) -> SimulatedContainer:
         simulated = self._containers.get(self._ids.get(container, container))
         if simulated is None:
@@ -330,6 +286,6 @@ class SimulatedEngine(SimulatedResources):
         return simulated
 
     def _tell(self, kind: str, action: str, container: SimulatedContainer) -> None:
-        event = EngineEvent(kind, action, container.id, self._clock(), container.labels)
+        event = EngineEvent(kind, action, container.labels)
         for queue in self._watchers:
             queue.put_nowait(event)

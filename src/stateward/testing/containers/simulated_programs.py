@@ -22,12 +22,11 @@ class ProgramRun(Struct, frozen=True):
 
 
 class ProgramInput(Struct, frozen=True):
-    """What a program finds: its arguments, its environment, the files of its container and its input."""
+    """What a program finds: its arguments, its environment and the files of its container."""
 
     argv: Sequence[str]
     env: Mapping[str, str] = {}
     files: Mapping[str, bytes] = {}
-    stdin: bytes = b""
 
 
 Program = Callable[[ProgramInput], ProgramRun]
@@ -48,8 +47,6 @@ def _echo(given: ProgramInput) -> ProgramRun:
 
 
 def _cat(given: ProgramInput) -> ProgramRun:
-    if len(given.argv) == 1:
-        return ProgramRun((stdout(given.stdin),) if given.stdin else (), 0)
     chunks = []
     for path in given.argv[1:]:
         missing = stderr(f"cat: can't open '{path}': No such file or directory\n".encode())

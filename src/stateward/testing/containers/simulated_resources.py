@@ -1,9 +1,7 @@
 """The images, networks and volumes of the simulated engine."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import TypeVar
-
-from msgspec.structs import replace
 
 from stateward.containers.container_records import (
     KEY_LABEL,
@@ -24,23 +22,15 @@ from stateward.testing.containers.simulated_faults import SimulatedFaults
 class SimulatedResources:
     """The part of the simulated engine that is not about containers."""
 
-    def __init__(
-        self, images: Sequence[str], faults: SimulatedFaults, registry: Mapping[str, int], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, images: Sequence[str], faults: SimulatedFaults, registry: Mapping[str, int]) -> None:
         self.faults = faults
         self._registry = registry  # reference -> bytes of its layer, for pulls
-        self._clock = clock
-        self._images = {name: _image(name, clock()) for name in map(full_name, images)}
+        self._images = {name: _image(name) for name in map(full_name, images)}
         self._containers: dict[str, SimulatedContainer] = {}  # by id
         self._networks: dict[str, ContainerNetwork] = {}
         self._volumes: dict[str, ContainerVolume] = {}
 
     # --- images ------------------------------------------------------------------------------------------------------
-
-    async def list_images(self) -> Sequence[ContainerImage]:
-        """List the images that the engine has."""
-        await self.faults.pass_call("list images")
-        return list(self._images.values())
 
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name or id."""
@@ -69,36 +59,11 @@ class SimulatedResources:
         self.faults.check_disk(call)
         size = self._registry[reference]
         yield PullProgress("Downloading", "layer", size, size)
-        self._images[reference] = replace(_image(reference, self._clock()), size_bytes=size)
+        self._images[reference] = _image(reference)
 
     async def load_images(self, archive: bytes | AsyncIterator[bytes]) -> None:  # noqa: ARG002 - the port's
         """Refuse: what an archive holds is not simulated."""
         raise EngineRefused(EngineRefusal.INVALID, "load images", "the simulated engine has no images to load")
-
-    async def import_image(
-        self,
-        file_system: bytes | AsyncIterator[bytes],
-        name: str,
-        command: Sequence[str] = (),  # noqa: ARG002 - the port's
-    ) -> str:
-        """Make an image from a file system, of which only the size is kept."""
-        await self.faults.pass_call("import")
-        self.faults.check_disk(f"import {name}")
-        data = file_system if isinstance(file_system, bytes) else b"".join([piece async for piece in file_system])
-        image = replace(_image(full_name(name), self._clock()), size_bytes=len(data))
-        self._images[full_name(name)] = image
-        return image.id
-
-    async def remove_image(self, image: str, *, force: bool = False) -> bool:
-        """Remove an image."""
-        await self.faults.pass_call("remove image")
-        known = self._images.get(full_name(image))
-        if known is None:
-            return False
-        if not force and any(container.image_id == known.id for container in self._containers.values()):
-            raise EngineRefused(EngineRefusal.IN_USE, f"remove image {image}", "a container uses it")
-        del self._images[full_name(image)]
-        return True
 
     # --- networks and volumes ----------------------------------------------------------------------------------------
 
@@ -108,8 +73,7 @@ class SimulatedResources:
             network = self._networks.get(spec.name)
             if network is None:
                 labels = {**spec.labels, KEY_LABEL: spec.key}
-                subnets = (spec.subnet or f"10.89.{len(self._networks) % 256}.0/24",)
-                network = ContainerNetwork(new_id(), spec.name, labels, subnets, spec.internal)
+                network = ContainerNetwork(new_id(), spec.name, labels)
                 self._networks[spec.name] = network
             return _same_key(network, spec.key, f"create network {spec.name}").id
 
@@ -166,5 +130,5 @@ def full_name(image: str) -> str:
     return pull_reference(image)[0]
 
 
-def _image(name: str, now: float) -> ContainerImage:
-    return ContainerImage(f"sha256:{new_id()}", (name,), (), 0, now)
+def _image(name: str) -> ContainerImage:
+    return ContainerImage(f"sha256:{new_id()}", (name,))

@@ -76,7 +76,15 @@ class StateSpace:
         core = state & self.core
         known = self._exits.get(core)
         if known is None:
-            known = self._exits[core] = self._worked_out(core)
+            steps = [*self._by_themselves(core), *self._by_messages(core), *self._by_crashes(core)]
+            fitting = [(unit, self._tidy(core + adds) - core, way) for unit, adds, way in steps if adds is not None]
+            cut = {unit for unit, adds, _ in steps if adds is None}
+            known = self._exits[core] = Exits(
+                tuple((adds, way) for unit, adds, way in fitting if unit == FREE),
+                tuple((unit * BUDGET, adds - unit, way) for unit, adds, way in fitting if unit != FREE),
+                FREE in cut,
+                sum(unit * BUDGET for unit in cut),
+            )
         return known
 
     def transitions(self, state: int) -> list[tuple[int, Transition]]:
@@ -86,17 +94,6 @@ class StateSpace:
         if state > self.core:
             transitions += [(state + adds, way) for budget, adds, way in exits.faults if state & budget]
         return transitions
-
-    def _worked_out(self, core: int) -> Exits:
-        steps = [*self._by_themselves(core), *self._by_messages(core), *self._by_crashes(core)]
-        fitting = [(unit, self._tidy(core + adds) - core, way) for unit, adds, way in steps if adds is not None]
-        cut = {unit for unit, adds, _ in steps if adds is None}
-        return Exits(
-            tuple((adds, way) for unit, adds, way in fitting if unit == FREE),
-            tuple((unit * BUDGET, adds - unit, way) for unit, adds, way in fitting if unit != FREE),
-            FREE in cut,
-            sum(unit * BUDGET for unit in cut),
-        )
 
     def _by_themselves(self, core: int) -> Iterator[tuple[int, int | None, Transition]]:
         for slot in self.parties:
@@ -113,7 +110,10 @@ class StateSpace:
                 if faults.duplicates and way.doubled is not None:
                     yield self._doubling, self._adds(flying, flying, way.doubled), way.doubled
             if faults.losses and not faults.spared(self.network.messages[message]):
-                yield self._losing, left - flying, self._loss(message)
+                if message not in self._lost:
+                    what = self.network.messages[message]
+                    self._lost[message] = Transition(f"{NETWORK} loses {what} to {what.to}", 0, is_progress=False)
+                yield self._losing, left - flying, self._lost[message]
 
     def _by_crashes(self, core: int) -> Iterator[tuple[int, int | None, Transition]]:
         for slot, unit in self._crashing:
@@ -136,12 +136,6 @@ class StateSpace:
         if receiver is None:
             receiver = self._receivers[message] = self.party(self.network.messages[message].to)
         return receiver
-
-    def _loss(self, message: int) -> Transition:
-        if message not in self._lost:
-            what = self.network.messages[message]
-            self._lost[message] = Transition(f"{NETWORK} loses {what} to {what.to}", 0, is_progress=False)
-        return self._lost[message]
 
     def shifts(self, claim: Predicate) -> tuple[int, ...]:
         """Return the places of a predicate's subjects in the number of a state."""

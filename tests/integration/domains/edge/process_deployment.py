@@ -17,7 +17,7 @@ import msgspec
 import stateward
 from stateward.agents.local_state import LocalState
 from stateward.agents.self_upgrade import LockHolder
-from stateward.drivers.confinement.uids import CLAIMS
+from stateward.workloads.confinement.uids import CLAIMS
 from tests.integration.domains.edge.proxy import Proxy
 from tests.integration.drivers.local.host_machines import records_in
 from tests.integration.server.server_processes import STATEWARD, Process, Served

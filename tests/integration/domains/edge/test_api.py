@@ -10,7 +10,7 @@ import pytest
 
 from stateward.access import Role
 from stateward.config import Config
-from stateward.server.auth.rate_limit import RateLimiter
+from stateward.server.auth.authenticator import RateLimiter
 from stateward.server.run import ServerApplication, open_application
 
 BASE = "/api/v1/edge/ns/lab"

@@ -7,7 +7,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from stateward.domains.mci.control import reconciler
+from stateward.domains.mci import model
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import (
@@ -154,7 +154,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_looked_at(
             raise ValueError("broken")
         return vm_of(found)
 
-    monkeypatch.setattr(reconciler, "vm_of", read_or_fail)
+    monkeypatch.setattr(model, "vm_of", read_or_fail)
     assert await harness.plugin.reconciler.reconcile_all() == []  # the machine of the bad record is no orphan
     assert (await harness.service.vm(NS, "m2", "g2-1")).state == VmState.FAILED
 

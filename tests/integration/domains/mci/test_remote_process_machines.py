@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.model import CommandInput, CommandSpec, PostCommand, VmChoice, command_seen, mci_seen
 from stateward.domains.mci.remote.command_requests import submit_command
-from stateward.drivers.process.procfs import process_of
+from stateward.procfs import process_of
 from stateward.store import open_store
 from stateward.store.records import Object, Status
 from tests.fork_server import forked_module

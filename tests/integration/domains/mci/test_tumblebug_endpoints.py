@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from stateward.domains.mci.api import MODULES
-from stateward.domains.mci.api.path_table import PathTable
+from stateward.domains.mci.api.before_routing import PathTable
 from stateward.domains.mci.api.release_names import FIELDS, OLDER_FIELDS, SEGMENTS, present_path, rename_fields
 from stateward.domains.mci.api.routes import not_offered
 from tests.integration.domains.mci.api_harness import NANO, NS, UBUNTU, ApiHarness, open_api

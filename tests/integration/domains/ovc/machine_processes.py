@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stateward.drivers.process.procfs import find_marked
-from stateward.drivers.process.spawn import reap_children
+from stateward.procfs import find_marked
+from stateward.workloads.spawn import reap_children
 from tests.integration.drivers.local.host_machines import records_in
 
 

@@ -11,7 +11,6 @@ from stateward.domains.ovc.nodes import NodeMachine, NodeRegistry
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.domains.ovc.service import OvcCaller
-from stateward.drivers.confinement import Confinement
 from stateward.engine import Permanent, Refused
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
@@ -19,6 +18,7 @@ from stateward.plugin.runtime import ProcessContext
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key, to_json
+from stateward.workloads.confinement import Confinement
 from tests.integration.domains.ovc.ovc_harness import ADA, RECORDS_ONLY, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

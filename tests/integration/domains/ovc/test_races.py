@@ -11,15 +11,16 @@ from typing import Any, TypeVar, cast
 import pytest
 from msgspec.structs import replace
 
+from stateward.domains.ovc import node_handlers
 from stateward.domains.ovc.errors import HasRunning, LastNode
 from stateward.domains.ovc.machine_handlers import OvcVmHandlers
 from stateward.domains.ovc.model import node_seen, vm_seen
-from stateward.domains.ovc.node_handlers import NodeHandlers
 from stateward.domains.ovc.nodes.disk_store import NoDiskStore
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import NodeMachine
 from stateward.engine import Accepted, Job, Request
 from stateward.engine.accept.accept import accept
+from stateward.engine.queries import list_all
 from stateward.engine.work_errors import Fenced
 from stateward.lifecycle import ADMIN, USER
 from stateward.store import open_store
@@ -183,16 +184,17 @@ async def test_a_machine_that_its_user_stops_just_before_the_maintenance_does_st
 ) -> None:
     node = cloud.nodes[0]
     vm, other = await on_first_node(cloud, 2)
-    list_objects, listings = NodeHandlers._list, 0
+    listings = 0
 
-    async def stop_between(handlers: NodeHandlers, *args: Any, **options: Any) -> list[Object]:
+    async def stop_between(*args: Any) -> AsyncIterator[Object]:
         nonlocal listings
         listings += 1
         if listings == 2:  # both were chosen in the first one
             await cloud.did(vm, "stop")
-        return await list_objects(handlers, *args, **options)
+        async for record in list_all(*args):
+            yield record
 
-    monkeypatch.setattr(NodeHandlers, "_list", stop_between)
+    monkeypatch.setattr(node_handlers, "list_all", stop_between)
     await cloud.did(node, "maintenance", ADA, vmaction="stop")
     assert list(node_seen(await cloud.get(node)).away) == [other]
     await cloud.did(node, "enable", ADA)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.systems.backends.local import backend_supervisor, health_check, instance_dir, instance_supervisor
+from stateward.domains.systems.backends.local import backend_supervisor, health_check, instance_supervisor
 from stateward.domains.systems.backends.local import launch as launch_module
 from stateward.domains.systems.backends.local.instance_dir import (
     PROXY,
@@ -28,7 +28,7 @@ from stateward.domains.systems.backends.local.launch import find_unrecorded, lau
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, NodePool, Service, revision_of
 from stateward.domains.systems.errors import NodePoolFull
-from stateward.drivers.confinement import Confinement
+from stateward.workloads.confinement import Confinement
 from tests.integration.domains.systems.local_backend_harness import (
     HOME,
     PATIENT,
@@ -334,7 +334,7 @@ async def test_a_log_is_read_on_from_a_place(folder: Path) -> None:
 async def test_the_log_of_an_instance_that_runs_is_bounded_and_read_on_across_that(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance_dir, "MAX_LOG_BYTES", 6)
+    monkeypatch.setattr(backend_supervisor, "MAX_LOG_BYTES", 6)
     monkeypatch.setattr(backend_supervisor, "LOG_INTERVAL_S", 0.0)
     async with run_backend(folder) as backend:
         wait = 'while ! test -f "$STATEWARD_WORK/{}"; do sleep 0.02; done; '
@@ -348,7 +348,7 @@ async def test_the_log_of_an_instance_that_runs_is_bounded_and_read_on_across_th
                 (more,) = await backend.logs(WEB, "one", place, 1000)
                 text, place = text + more.text, more.next
                 await asyncio.sleep(0.01)
-            while next(folder.rglob("one.log")).stat().st_size > instance_dir.MAX_LOG_BYTES:
+            while next(folder.rglob("one.log")).stat().st_size > 6:
                 await asyncio.sleep(0.01)
         assert text == "one\ntwo\nthree\n"
         assert list(folder.rglob("one.old"))

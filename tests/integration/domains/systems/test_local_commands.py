@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stateward.domains.systems.errors import NoRunningInstance
-from stateward.drivers.process.procfs import stat_of
+from stateward.procfs import stat_of
 from tests.integration.domains.systems.local_backend_harness import WEB, end_all, ready, run_backend, shell, start
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.definition import Resources
-from stateward.drivers.process.limits import (
+from stateward.workloads.limits import (
     AppliedLimits,
     Controller,
     ProgramGroups,
@@ -48,7 +48,7 @@ async def log_of(backend: LocalBackend) -> str:
 @pytest.fixture
 def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host without control groups."""
-    monkeypatch.setattr("stateward.drivers.process.limits.usable_controllers", dict)
+    monkeypatch.setattr("stateward.workloads.limits.usable_controllers", dict)
 
 
 async def test_an_instance_that_uses_too_much_memory_is_killed_and_the_reason_is_told(tmp_path: Path) -> None:

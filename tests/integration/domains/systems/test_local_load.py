@@ -11,7 +11,7 @@ from stateward.domains.systems.backends.local.backend_supervisor import BackendS
 from stateward.domains.systems.backends.local.instance_dir import BackendDir, InstanceDir, InstanceOrder
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
 from stateward.domains.systems.backends.port import no_secrets
-from stateward.drivers.confinement import Confinement
+from stateward.workloads.confinement import Confinement
 from tests.integration.domains.systems.local_backend_harness import PATIENT, WEB, shell, start
 
 

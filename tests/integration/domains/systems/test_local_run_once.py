@@ -14,7 +14,7 @@ from stateward.domains.systems.backends.local.instance_dir import BackendDir, In
 from stateward.domains.systems.backends.local.launch import launch, read_exit
 from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, job_run_ref
 from stateward.domains.systems.definition import Service, revision_of
-from stateward.drivers.confinement import Confinement
+from stateward.workloads.confinement import Confinement
 from tests.integration.domains.systems.local_backend_harness import (
     HOME,
     PATIENT,

@@ -11,8 +11,8 @@ import pytest
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.definition import HealthCheck, SecretRef
 from stateward.domains.systems.errors import SecretMissing
-from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.store.errors import Unavailable
+from stateward.workloads.confinement import Confinement, Sandbox
 from tests.integration.domains.systems.local_backend_harness import HOME, WEB, end_all, ready, shell, start, until
 
 VALUE, NEWER = "hunter2-hunter2", "correct horse battery staple"

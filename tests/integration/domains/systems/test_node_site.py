@@ -21,8 +21,8 @@ from stateward.domains.systems.definition import PinnedImage, SecretRef, Service
 from stateward.domains.systems.nodes.container_fence import CONTAINERS
 from stateward.domains.systems.nodes.node_model import NodeOrder
 from stateward.domains.systems.nodes.node_site import NodeSite
-from stateward.drivers.confinement import Confinement
 from stateward.testing.containers import ProgramRun, SimulatedEngine, stdout
+from stateward.workloads.confinement import Confinement
 
 PATIENT = 60.0
 SERVE = Service(image="shop:1", command=("serve",), drain=0.05, grace=1.0, volumes={"data": "/data"})

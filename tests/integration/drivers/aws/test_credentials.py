@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from stateward.credential_fields import CredentialMissing
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, ProviderRegion, RefusalReason, ResourceKind
 from stateward.drivers.aws import AwsDriver
 from stateward.drivers.aws.sdk import connect
 from stateward.drivers.aws.settings import Credential, read_credential, read_settings
-from stateward.drivers.credential_fields import CredentialMissing
 from tests.integration.drivers.aws.conftest import SECRET, SESSION, MakeDriver
 from tests.integration.drivers.aws.ec2_machines import new_machine_specs
 from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud

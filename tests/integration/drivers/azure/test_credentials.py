@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from stateward.credential_fields import CredentialMissing
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind, TransientFailure
 from stateward.drivers.azure import AzureDriver
 from stateward.drivers.azure.settings import ServicePrincipal, read_principal
-from stateward.drivers.credential_fields import CredentialMissing
 from tests.integration.drivers.azure.arm_cloud import SUBSCRIPTION, ArmCloud, Fault, FaultKind
 from tests.integration.drivers.azure.azure_machines import new_machine_specs
 from tests.integration.drivers.azure.conftest import SECRET, MakeDriver

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from stateward.credential_fields import CredentialMissing
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind
-from stateward.drivers.credential_fields import CredentialMissing
 from stateward.drivers.gcp import GcpDriver
 from stateward.drivers.gcp.settings import read_service_account
 from tests.integration.drivers.gcp.conftest import EMAIL, KEY_ID, MakeGcpDriver, account_file, private_key

@@ -16,10 +16,10 @@ from msgspec import json
 from stateward.drivers import Driver, MachineState, Observation, ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.machine_processes import processes_of
-from stateward.drivers.process.procfs import find_marked, is_same_process, parse_stat, stat_of
-from stateward.drivers.process.spawn import reap_children
 from stateward.drivers.process.ssh_daemon import MODULE
 from stateward.drivers.qemu.hardware import BOARDS, Hardware
+from stateward.procfs import find_marked, is_same_process, parse_stat, stat_of
+from stateward.workloads.spawn import reap_children
 
 TIMEOUT_S = 30.0
 HARDWARE = Hardware(ProviderRegion("local", "here"))

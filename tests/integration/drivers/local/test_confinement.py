@@ -26,12 +26,12 @@ from stateward.drivers import (
     ProviderRegion,
     RefusalReason,
 )
-from stateward.drivers import confinement as module
-from stateward.drivers.confinement import PATH, Confinement, landlock, syscalls
-from stateward.drivers.confinement import uids as uids_module
-from stateward.drivers.confinement.uids import UidClaims, uid_range
 from stateward.drivers.process import ProcessDriver
 from stateward.errors import BadInput
+from stateward.workloads import confinement as module
+from stateward.workloads.confinement import PATH, Confinement, landlock, syscalls
+from stateward.workloads.confinement import uids as uids_module
+from stateward.workloads.confinement.uids import UidClaims, uid_range
 from tests.integration.drivers.local.host_machines import eventually, kill_all_in, wait_for_state
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVED HERE: users of their own need a server that is root")
@@ -470,7 +470,7 @@ def test_both_architectures_are_known(machine: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_that_is_sealed_does_not_show_its_environment_to_its_own_user() -> None:
-    program = "from stateward.drivers.confinement import seal_process; seal_process(); print(1, flush=True); input()"
+    program = "from stateward.workloads.confinement import seal_process; seal_process(); print(1, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -22,7 +22,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.machine_dir import MachineRecord
-from stateward.drivers.process.procfs import PidNamespace, ProcessId
+from stateward.procfs import PidNamespace, ProcessId
 from tests.integration.drivers.local.host_machines import (
     live_processes_in,
     observe_machine,

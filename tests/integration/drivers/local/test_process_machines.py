@@ -23,13 +23,13 @@ from stateward.drivers import (
     MachineState,
     ProviderRegion,
     TransientFailure,
-    confinement,
 )
 from stateward.drivers.process import ProcessDriver, machine_processes, supervisor
 from stateward.drivers.process.jobs import MAX_OUTPUT_BYTES
 from stateward.drivers.process.machine_dir import MachineRecord
-from stateward.drivers.process.procfs import is_stopped, process_of, stat_of
 from stateward.errors import BadInput
+from stateward.procfs import is_stopped, process_of, stat_of
+from stateward.workloads import confinement
 from tests.integration.drivers.local.host_machines import (
     eventually,
     kill_all_in,

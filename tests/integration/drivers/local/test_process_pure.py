@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.drivers.process.machine_dir import PLAIN_KEY, folder_name
-from stateward.drivers.process.procfs import parse_stat
 from stateward.drivers.process.shell_machine import MachineSize, size_of
+from stateward.procfs import parse_stat
 
 NUMBERS = st.integers(1, 2**31)
 

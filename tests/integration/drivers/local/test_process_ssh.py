@@ -32,10 +32,10 @@ from stateward.drivers import (
 )
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process import driver as driver_module
-from stateward.drivers.process.procfs import process_of, stat_of
 from stateward.drivers.process.session_job import SessionJob, start_session_job
 from stateward.drivers.process.ssh_server import MAX_CONNECTIONS, MAX_STARTUPS
 from stateward.drivers.process.ssh_session import MachineSession
+from stateward.procfs import process_of, stat_of
 from tests.integration.drivers.local.host_machines import (
     TIMEOUT_S,
     eventually,

@@ -9,10 +9,10 @@ from shutil import which
 
 import pytest
 
-from stateward.drivers.process.machine_dir import try_lock_file
 from stateward.drivers.qemu import disks
 from stateward.drivers.qemu.disks import copy_disk, locked_disk, make_disk
 from stateward.drivers.qemu.errors import DiskBusy
+from stateward.workloads.lock_files import try_lock_file
 from tests.pauses import pauses
 
 pytestmark = pytest.mark.skipif(
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 HOLD_LOCK = """
 import sys, time
 from pathlib import Path
-from stateward.drivers.process.machine_dir import try_lock_file
+from stateward.workloads.lock_files import try_lock_file
 assert try_lock_file(Path(sys.argv[1])) is not None
 print("held", flush=True)
 time.sleep(1000)

@@ -8,7 +8,7 @@ import pytest
 
 from stateward.drivers import MachineSpec
 from stateward.drivers.process.machine_dir import MachineDir, new_record
-from stateward.drivers.process.trees import remove_tree
+from stateward.workloads.trees import remove_tree
 from tests.integration.drivers.local.host_machines import records_in
 
 DEPTH = 3_000
@@ -58,7 +58,7 @@ def test_a_machine_whose_files_cannot_be_removed_is_logged_and_known_until_they_
         raise PermissionError(1, "Operation not permitted")
 
     with monkeypatch.context() as broken, caplog.at_level(logging.WARNING):
-        broken.setattr("stateward.drivers.process.trees.os.rmdir", refuse)
+        broken.setattr("stateward.workloads.trees.os.rmdir", refuse)
         folder.remove("m1")
     assert "cannot be cleared and stays" in caplog.text
     assert folder.read("m1") == record

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from stateward.credential_fields import CredentialMissing
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind
 from stateward.drivers.builtin_drivers import openstack
-from stateward.drivers.credential_fields import CredentialMissing
 from stateward.drivers.openstack import OpenStackDriver
 from stateward.drivers.openstack.settings import KeystoneLogin, read_login
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, BreakKind

@@ -21,7 +21,7 @@ from stateward.drivers import (
     TransientFailure,
 )
 from stateward.drivers.openstack import OpenStackDriver
-from stateward.drivers.openstack.keys import key_in_name, keypair_name
+from stateward.drivers.openstack.networks import key_in_name, keypair_name
 from stateward.drivers.openstack.rules import present_rules, rule_body
 from stateward.drivers.security_rules import SecurityRule
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, BreakKind

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from stateward.credential_fields import MAX_FILE_BYTES, CredentialMissing
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach
 from stateward.domains.systems.backends.container.image_pins import read_login
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, PinnedImage, Service, revision_of
 from stateward.domains.systems.settings import SystemsSettings
-from stateward.drivers.credential_fields import MAX_FILE_BYTES, CredentialMissing
 
 REF = ServiceRef(SystemRef("ns", "shop"), "/store/api")
 

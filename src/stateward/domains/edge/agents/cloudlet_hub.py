@@ -56,6 +56,7 @@ from stateward.domains.edge.records.instance_record import needs_undo
 from stateward.engine import Denied, Engine
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
+from stateward.engine.requests import RequestOptions
 from stateward.lifecycle import CONTROLLER
 from stateward.store.filters import Selector
 from stateward.store.records import JournalEntry, Key, Object
@@ -322,12 +323,9 @@ class CloudletHub(AgentHub):
         instance = await self.engine.store.reader.object(key)
         if instance is None or instance.removed or not instance_status(instance).missing:
             return True
-        how = {
-            "actor": CONTROLLER,
-            "facts": {MISSING},
-            "also_locks": related_ids(instance),
-            "version": instance.version,
-        }
+        how = RequestOptions(
+            actor=CONTROLLER, facts={MISSING}, also_locks=related_ids(instance), version=instance.version
+        )
         try:
             await self.engine.act(instance.ns, instance.id, "re-create", **how)
         except VersionMismatch:

@@ -127,7 +127,7 @@ def agent(
     from stateward.agents.agent import Agent
     from stateward.agents.dialer import WebSocketDialer
     from stateward.agents.self_upgrade import SelfUpgrade, read_installation
-    from stateward.drivers.confinement import seal_process
+    from stateward.workloads.confinement import seal_process
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     for chatty in ("websockets", "httpx"):
@@ -184,13 +184,10 @@ def _site(
     if driver is Drivers.PROCESS:
         from stateward.config import load
         from stateward.domains.edge.sites.process_site import ProcessSite
-        from stateward.drivers.confinement import Confinement
+        from stateward.workloads.confinement import confinement_of
 
-        settings = load({}, os.environ, None).config
-        readable = [Path(name).resolve() for name in settings.machine_paths.split(":") if name]
-        required = settings.confinement == "required"
         hidden = [token_file, *([] if choices.logins is None else [choices.logins])]
-        return ProcessSite(folder, Confinement(hidden, readable, settings.machine_uids, required=required))
+        return ProcessSite(folder, confinement_of(load({}, os.environ, None).config, hidden))
     from stateward.agents.simulation import SimulatedSite
 
     return SimulatedSite(pace=0.2, steps=3)
@@ -199,10 +196,11 @@ def _site(
 def _capacity(cores: float | None, memory: int | None) -> "SiteCapacity":
     """Return what clusters may use: the limits that are given, or what this machine has."""
     from stateward.agents.site import SiteCapacity
-    from stateward.domains.edge.sites.process_meter import machine_capacity
+    from stateward.procfs import host_cores, host_memory
 
-    machine = machine_capacity()
-    return SiteCapacity(machine.cores if cores is None else cores, machine.memory if memory is None else memory * 2**20)
+    return SiteCapacity(
+        float(host_cores()) if cores is None else cores, host_memory() if memory is None else memory * 2**20
+    )
 
 
 def _arguments(argv: list[str]) -> list[str]:

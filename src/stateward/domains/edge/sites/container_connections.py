@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from stateward.containers import ContainerEngine, EngineRefused
 from stateward.domains.edge.sites.container_calls import EngineCalls
-from stateward.domains.edge.sites.tcp_sockets import TcpSocket, read_namespace_sockets, use_of_namespace
-from stateward.drivers.process.procfs import read_proc
+from stateward.procfs import read_proc
+from stateward.workloads.meters import ConnectionCounter
+from stateward.workloads.tcp_sockets import TcpSocket, read_sockets, use_of_namespace
 
 MAX_INSPECTED = 200
 """The number of new containers whose process is looked up in one measurement."""
@@ -33,7 +34,7 @@ class ConnectionMeter:
     def __init__(self, engine: ContainerEngine) -> None:
         self._engine, self._calls = engine, EngineCalls()
         self._pids: dict[str, int] = {}  # 0: its process is not on this host
-        self._seen: dict[str, frozenset[tuple[int, str]]] = {}
+        self._new = ConnectionCounter()
 
     async def measure(
         self, running: Collection[str], probe_ports: Callable[[], Collection[int]]
@@ -50,15 +51,9 @@ class ConnectionMeter:
         uses = {container: use_of_namespace(sockets, probes) for container, sockets in listed.items()}
         for container in [container for container, pid in self._pids.items() if pid and container not in uses]:
             # It was started again by hand and has another process; or it cannot be read here, and is not asked again.
-            self._pids.pop(container) if container in self._seen else self._pids.update({container: 0})
-        connections = {
-            container: Connections(
-                use.established, len(use.seen - self._seen[container]) if container in self._seen else 0
-            )
-            for container, use in uses.items()
-        }
-        self._seen = {container: use.seen for container, use in uses.items()}
-        return connections
+            self._pids.pop(container) if container in self._new.seen else self._pids.update({container: 0})
+        new = self._new.count_new({container: use.seen for container, use in uses.items()})
+        return {container: Connections(use.established, new[container]) for container, use in uses.items()}
 
     async def _find_process(self, container: str) -> None:
         with suppress(EngineRefused):  # it was removed meanwhile
@@ -67,11 +62,7 @@ class ConnectionMeter:
 
 def _list_sockets(pids: Mapping[str, int]) -> dict[str, list[TcpSocket]]:
     """Return the sockets in containers whose processes are on this host."""
-    listed = {
-        container: read_namespace_sockets(pid)
-        for container, pid in pids.items()
-        if pid and _is_process_of(pid, container)
-    }
+    listed = {container: read_sockets(pid) for container, pid in pids.items() if pid and _is_process_of(pid, container)}
     return {container: sockets for container, sockets in listed.items() if sockets is not None}
 
 

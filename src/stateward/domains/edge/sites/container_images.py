@@ -13,20 +13,10 @@ from msgspec import Struct
 
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.aio.named_locks import NamedLocks
-from stateward.containers import (
-    ContainerEngine,
-    EngineRefusal,
-    EngineRefused,
-    PullProgress,
-    RegistryLogin,
-    describe_pull,
-    registry_of,
-)
+from stateward.containers import ContainerEngine, RegistryLogin, registry_of
 from stateward.domains.edge.sites.app_manifest import AppPart
 from stateward.errors import StatewardError
-
-REPORT_INTERVAL_S = 1.0
-"""Seconds between two lines of progress of a pull."""
+from stateward.workloads.images import EngineImageStore
 
 PIECE_BYTES = 1 << 20
 
@@ -62,35 +52,27 @@ def read_logins(file: Path) -> dict[str, RegistryLogin]:
     return {server: RegistryLogin(login.username, login.password, server) for server, login in logins.items()}
 
 
-class ImageSource:
+class ImageSource(EngineImageStore):
     """Where images come from."""
 
     def __init__(
         self, engine: ContainerEngine, archives: Path | None = None, logins: Mapping[str, RegistryLogin] | None = None
     ) -> None:
-        self._engine, self._archives, self._logins = engine, archives, logins or {}
-        self._locks = NamedLocks()  # no image is pulled twice at a time
+        super().__init__(engine)
+        self._archives, self._logins = archives, logins or {}
+        self._loads = NamedLocks()
 
     async def ensure(self, part: AppPart, report_progress: ReportProgress) -> None:
         """Have the engine have a part's image."""
-        if await self._has(part.image):
+        if await self.find(part.image) is not None:
             return
-        async with self._locks[part.image]:
-            if await self._has(part.image):
-                return  # another order has pulled it
-            if part.archive:
-                await self._load(part, report_progress)
-            else:
-                await self._pull(part.image, report_progress)
-
-    async def _has(self, image: str) -> bool:
-        try:
-            await self._engine.inspect_image(image)
-        except EngineRefused as error:
-            if error.reason is EngineRefusal.IMAGE_MISSING:
-                return False
-            raise
-        return True
+        if part.archive:
+            async with self._loads[part.image]:
+                if await self.find(part.image) is None:  # no other order has loaded it
+                    await self._load(part, report_progress)
+            return
+        async for line in self.pull(part.image, self._logins.get(registry_of(part.image))):
+            report_progress(line)
 
     async def _load(self, part: AppPart, report_progress: ReportProgress) -> None:
         if self._archives is None:
@@ -100,20 +82,8 @@ class ImageSource:
             raise SiteError(f"archive: there is no file {part.archive!r} in the agent's folder of images")
         report_progress(f"loading {part.image} from {part.archive}")
         await self._engine.load_images(_pieces(file))
-        if not await self._has(part.image):
+        if await self.find(part.image) is None:
             raise SiteError(f"archive: {part.archive!r} does not hold the image {part.image}")
-
-    async def _pull(self, image: str, report_progress: ReportProgress) -> None:
-        report_progress(f"pulling {image}")
-        layers: dict[str, PullProgress] = {}
-        clock = asyncio.get_running_loop().time
-        due = clock() + REPORT_INTERVAL_S
-        async for progress in self._engine.pull_image(image, self._logins.get(registry_of(image))):
-            layers[progress.layer] = progress
-            if clock() >= due:
-                due = clock() + REPORT_INTERVAL_S
-                report_progress(f"pulling {image}: {describe_pull(layers)}")
-        report_progress(f"{image} is pulled")
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:

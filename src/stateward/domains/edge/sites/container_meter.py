@@ -1,6 +1,5 @@
 """Measurement of clusters and apps that are containers: one listing and one request for statistics for all of them."""
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -10,11 +9,11 @@ from stateward.agents.local_state import Deployed
 from stateward.agents.site import InstanceMeasure, NodeMeasure
 from stateward.containers import ContainerRecord, ContainerState, ContainerStats
 from stateward.domains.edge.sites.app_manifest import AppPart
+from stateward.domains.edge.sites.app_probes import ProbedApp
 from stateward.domains.edge.sites.container_connections import Connections
 from stateward.domains.edge.sites.container_identity import Copy, copies_of, copy_in
-from stateward.domains.edge.sites.probes import ProbedApp
+from stateward.workloads.meters import RateMeter
 
-NOTHING_KNOWN: Mapping[str, Connections] = {}
 NO_REQUESTS: Mapping[str, int] = {}
 
 
@@ -26,27 +25,19 @@ class ContainerUse(Struct, frozen=True):
     connections: int | None = None
 
 
-class ContainerMeter:
-    """Measures containers; cores are those since the previous measurement."""
-
-    def __init__(self) -> None:
-        self._at = 0.0
-        self._cpu_s: dict[str, float] = {}
-
-    def uses(
-        self, stats: Iterable[ContainerStats], connections: Mapping[str, Connections] = NOTHING_KNOWN
-    ) -> dict[str, ContainerUse]:
-        """Return what containers use, by id."""
-        now, before, known = time.monotonic(), self._at, self._cpu_s
-        used = {}
-        self._at, self._cpu_s = now, {}
-        for sample in stats:
-            self._cpu_s[sample.id] = sample.cpu_s
-            elapsed = sample.cpu_s - known[sample.id] if sample.id in known else None
-            cores = max(0.0, elapsed) / (now - before) if elapsed is not None and now > before else None
-            established = connections[sample.id].established if sample.id in connections else None
-            used[sample.id] = ContainerUse(cores, sample.memory_bytes, established)
-        return used
+def container_uses(
+    stats: Sequence[ContainerStats], cores: RateMeter, connections: Mapping[str, Connections]
+) -> dict[str, ContainerUse]:
+    """Return what containers use, by id; `cores` has their processor time at the previous measurement."""
+    rates = cores.rates({sample.id: sample.cpu_s for sample in stats})
+    return {
+        sample.id: ContainerUse(
+            rates.get(sample.id),
+            sample.memory_bytes,
+            connections[sample.id].established if sample.id in connections else None,
+        )
+        for sample in stats
+    }
 
 
 def measure_things(

@@ -11,12 +11,13 @@ from stateward.agents.site import InstanceMeasure, SiteCommandResult, SiteError
 from stateward.containers import ContainerEngine, ContainerState, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.domains.edge.sites.app_containers import SHELL
 from stateward.domains.edge.sites.app_manifest import AppProgram, parts_of
+from stateward.domains.edge.sites.app_probes import ProbedApp, ProbeRunner, health_by_app
 from stateward.domains.edge.sites.container_connections import ConnectionMeter
 from stateward.domains.edge.sites.container_identity import Copy, SiteNames, by_instance, copies_of
 from stateward.domains.edge.sites.container_logs import read_container_log
-from stateward.domains.edge.sites.container_meter import ContainerMeter, measure_things, probed_copies
+from stateward.domains.edge.sites.container_meter import container_uses, measure_things, probed_copies
 from stateward.domains.edge.sites.output_excerpt import last_output
-from stateward.domains.edge.sites.probes import ProbedApp, ProbeRunner, health_by_app
+from stateward.workloads.meters import RateMeter
 
 MAX_LOGS = 20
 """The number of containers whose logs are read at once."""
@@ -30,7 +31,7 @@ class ContainerReader:
 
     def __init__(self, engine: ContainerEngine, names: SiteNames, state: LocalState) -> None:
         self._engine, self._names, self._state = engine, names, state
-        self._meter, self._probes = ContainerMeter(), ProbeRunner(self._run_probe)
+        self._cores, self._probes = RateMeter(), ProbeRunner(self._run_probe)
         self._connections = ConnectionMeter(engine)
         self._requests: dict[str, int] = {}  # of each app, since the site was opened
 
@@ -54,7 +55,7 @@ class ContainerReader:
             connections = await self._connections.measure(running, self._probes.source_ports)
         except (EngineUnavailable, EngineRefused) as error:
             raise SiteError(str(error)) from error
-        uses, things = self._meter.uses(stats, connections), list(self._state)
+        uses, things = container_uses(stats, self._cores, connections), list(self._state)
         new = {
             name: sum(connections[container.id].new for container in group if container.id in connections)
             for name, group in containers.items()

@@ -229,6 +229,7 @@ class ContainerSite:
     async def close(self) -> None:
         """Stop the probes, and close the engine's connections; the containers go on."""
         await self._reader.close()
+        await self._images.close()
         await self._engine.close()
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:

@@ -9,9 +9,9 @@ from stateward.agents.local_state import Deployed
 from stateward.agents.messages import SiteBackend
 from stateward.agents.site import SiteError
 from stateward.domains.edge.sites.app_manifest import AppPart, AppProgram, check_backend, parts_of
-from stateward.domains.edge.sites.probes import ProbedApp
-from stateward.domains.edge.sites.tcp_sockets import PROBE_SOURCE
+from stateward.domains.edge.sites.app_probes import ProbedApp
 from stateward.errors import BadInput
+from stateward.workloads.tcp_sockets import PROBE_SOURCE
 
 
 def probed_parts(things: Collection[Deployed]) -> dict[str, ProbedApp]:

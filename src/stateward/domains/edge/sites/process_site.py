@@ -7,7 +7,6 @@ memory.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, islice
@@ -21,12 +20,11 @@ from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.site import AgentSite, InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.aio.supervise import cancel_tasks
-from stateward.domains.edge.sites.log_files import emptying_script, log_script, read_log_parts
+from stateward.domains.edge.sites.app_probes import ProbeRunner, health_by_app
 from stateward.domains.edge.sites.output_excerpt import last_output
-from stateward.domains.edge.sites.probes import ProbeRunner, health_by_app
 from stateward.domains.edge.sites.process_meter import ProcessMeter
 from stateward.domains.edge.sites.process_programs import probed_parts, setup_scripts, shell_programs
-from stateward.domains.edge.sites.process_tracking import background_shell, kill_processes, with_label
+from stateward.domains.edge.sites.process_tracking import background_shell, kill_labeled, with_label
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -38,9 +36,10 @@ from stateward.drivers import (
     Observation,
     ProviderRegion,
 )
-from stateward.drivers.confinement import Confinement
 from stateward.drivers.process import ProcessDriver
-from stateward.drivers.process.procfs import PROC, read_proc, stat_of
+from stateward.procfs import command_lines, stat_of
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.log_files import empty_long_log, parse_cursor, read_part
 
 MARK = "stateward-app"
 LABEL_SEPARATOR = "//"
@@ -53,8 +52,9 @@ POLL_INTERVAL_S = 0.02
 STABLE_AFTER_S = 0.5
 """Seconds that an app must run before it counts as started."""
 
-MAX_LOG_BYTES, LOG_READ_TIMEOUT_S = 4000, 5.0
-"""Limits on the read of an app's log."""
+LOG_PART = "log"
+MAX_LOG_BYTES = 4000
+"""How much of an app's log is read for an error."""
 
 MAX_LOG_FILE_BYTES, LOG_INTERVAL_S = 20_000_000, 30.0
 """How long an app's log grows before it becomes the old one, and the time between two checks."""
@@ -78,7 +78,7 @@ class ProcessSite(AgentSite):
         nodes = await self._nodes()
         running = await asyncio.to_thread(marked_processes)
         self._state.reload()
-        self._begin_log_check(nodes)
+        self._begin_log_check()
         problems = {thing.name: self._problem(thing, nodes, running) for thing in self._state}
         return {
             thing.name: Existing(thing.generation, not problems[thing.name], problems[thing.name])
@@ -249,43 +249,45 @@ class ProcessSite(AgentSite):
         return await missing()
 
     async def _read_output(self, key: str, name: str, started: Collection[str]) -> str:
-        """Return the last lines of an app's output since its start.
-
-        The node reads the file: the app owns it, and may have replaced it with a link.
-        """
+        """Return the last lines of an app's output since its start."""
         try:
-            text = await self._driver.run(
-                MachineHandle(key), f"tail -c {MAX_LOG_BYTES} {quote(_log_of(name))}", "", LOG_READ_TIMEOUT_S
-            )
-        except (OSError, TimeoutError):
+            data, _ = await asyncio.to_thread(read_part, *self._log_files(key, name), None, MAX_LOG_BYTES)
+        except OSError:
             return ""
-        return last_output(text, {_first_line(mark) for mark in started})
+        return last_output(data.decode(errors="replace"), {_first_line(mark) for mark in started})
+
+    def _log_files(self, key: str, name: str) -> tuple[Path, Path]:
+        """Return the log of an app, and its old one; the app owns both."""
+        log = self._driver.path_of(key) / "work" / _log_of(name)
+        return log, log.with_name(f"{log.name}.old")
 
     async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
         """Return the log of an app, which all its processes write."""
         key = await self._node_of_app(request.name)
         try:
-            script = log_script(_log_of(request.name), request.after, request.most)
-            return read_log_parts(await self._driver.run(MachineHandle(key), script, "", LOG_READ_TIMEOUT_S))
-        except (OSError, TimeoutError, ValueError) as error:
-            raise SiteError(f"the log cannot be read: {_error_text(error)}") from error
+            files, after = self._log_files(key, request.name), parse_cursor(request.after)
+            data, end = await asyncio.to_thread(read_part, *files, after, request.most)
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise SiteError(f"the log cannot be read: {error}") from error
+        return [LogPart(LOG_PART, data.decode(errors="replace"), str(end))]
 
-    def _begin_log_check(self, nodes: Mapping[str, Observation]) -> None:
-        """Empty the logs that are too long, from time to time; a node that does not answer delays nothing else."""
+    def _begin_log_check(self) -> None:
+        """Empty the logs that are too long, from time to time; a slow disk delays nothing else."""
         now = asyncio.get_running_loop().time()
         if now - self._logs_checked >= LOG_INTERVAL_S and (self._log_check is None or self._log_check.done()):
             self._logs_checked = now
-            hosts = {self._state.get(thing.host) for thing in self._state if thing.kind == "appinst"}
-            keys = [host.parts[0] for host in hosts if host is not None and host.parts]
-            self._log_check = asyncio.create_task(
-                self._empty_long_logs([key for key in keys if _is_up(nodes.get(key))])
-            )
+            self._log_check = asyncio.create_task(self._empty_long_logs())
 
-    async def _empty_long_logs(self, keys: Sequence[str]) -> None:
-        script = emptying_script(_log_of("*"), MAX_LOG_FILE_BYTES)
-        for key in keys:
-            with suppress(OSError, TimeoutError):  # it is tried again
-                await self._driver.run(MachineHandle(key), script, "", LOG_READ_TIMEOUT_S)
+    async def _empty_long_logs(self) -> None:
+        for app in self._state:
+            host = self._state.get(app.host)
+            if app.kind == "appinst" and host is not None and host.parts:
+                with suppress(OSError):  # it is tried again
+                    await asyncio.to_thread(
+                        empty_long_log, *self._log_files(host.parts[0], app.name), MAX_LOG_FILE_BYTES
+                    )
 
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         """Run a command on the node of an app; its output comes when it has ended."""
@@ -332,7 +334,7 @@ class ProcessSite(AgentSite):
         nodes = (await self._node_sessions()).values()
 
         async def kill() -> int:
-            return await asyncio.to_thread(lambda: kill_processes(is_wanted, roots(), nodes))
+            return await asyncio.to_thread(lambda: kill_labeled(is_wanted, roots(), nodes))
 
         await _wait_until(lambda number: number == 0, kill, why)
 
@@ -422,13 +424,8 @@ async def _wait_until(done: Callable[..., bool], observe: Callable[[], object], 
 def marked_processes() -> dict[tuple[int, str], int]:
     """Return the pids of app processes on this machine, by process group and mark."""
     processes: dict[tuple[int, str], int] = {}
-    for name in os.listdir(PROC):  # noqa: PTH208 - faster than Path, and names suffice
-        if not name.isdecimal():
-            continue
-        arguments = (read_proc(name, "cmdline") or b"").split(b"\0")
+    for pid, arguments in command_lines():
         mark = arguments[3].decode(errors="replace") if len(arguments) > 3 else ""
-        if mark.startswith(MARK + "/"):
-            stat = stat_of(int(name))
-            if stat is not None and stat.alive:
-                processes[stat.group, mark] = stat.pid
+        if mark.startswith(MARK + "/") and (stat := stat_of(pid)) is not None and stat.alive:
+            processes[stat.group, mark] = pid
     return processes

@@ -7,13 +7,11 @@ while the process keeps the label. One that clears its environment and outlives 
 """
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from shlex import quote
 
-from stateward.drivers.process.procfs import PROC, ProcessStat, stat_of
+from stateward.procfs import ProcessStat, find_by_environment, kill_processes, living_processes
 
 LABEL = "STATEWARD_APP"
 
@@ -47,18 +45,21 @@ def background_shell(program: str, mark: str, log: str) -> str:
     return f"({shell}) </dev/null >>{quote(log)} 2>&1 & echo $!"
 
 
-def kill_processes(is_wanted: Callable[[str], bool], roots: Iterable[int] = (), nodes: Collection[int] = ()) -> int:
+def kill_labeled(is_wanted: Callable[[str], bool], roots: Iterable[int] = (), nodes: Collection[int] = ()) -> int:
     """Kill the processes with a wanted label, the roots, and their descendants; returns how many were killed.
 
     A process may fork meanwhile, so the caller repeats the call until it returns 0. The sessions of `nodes` are shared
     with other apps, and are not followed.
     """
-    stats = [stat for pid in _pids() if (stat := stat_of(pid)) is not None and stat.alive]
-    wanted = {process.pid for process in stats if (label := _label_of(process.pid)) and is_wanted(label)} | {*roots}
-    pids = _with_descendants(stats, wanted, {*nodes, _own_session()})
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    prefix = f"{LABEL}=".encode()
+    labeled = find_by_environment(
+        lambda variables: any(
+            variable.startswith(prefix) and is_wanted(variable[len(prefix) :].decode(errors="replace"))
+            for variable in variables
+        )
+    )
+    pids = _with_descendants(living_processes(), labeled | {*roots}, {*nodes, os.getsid(0)})
+    kill_processes(pids)
     return len(pids)
 
 
@@ -72,22 +73,3 @@ def _with_descendants(stats: Iterable[ProcessStat], wanted: set[int], shared: se
         if more <= reached:
             return reached
         reached |= more
-
-
-def _label_of(pid: int) -> str:
-    try:
-        variables = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return ""  # it has ended meanwhile, or is another user's
-    prefix = f"{LABEL}=".encode()
-    return next(
-        (variable[len(prefix) :].decode(errors="replace") for variable in variables if variable.startswith(prefix)), ""
-    )
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208 - faster than Path, and names suffice
-
-
-def _own_session() -> int:
-    return os.getsid(0)

@@ -17,18 +17,7 @@ from stateward.client.errors import ApiError
 from stateward.client.http import NOTHING, Params
 from stateward.client.session import Session, Yes, on_server
 from stateward.client.url_paths import NamedPart, url_path
-from stateward.domains.leases.cli.views import (
-    CalendarWindow,
-    LeaseHostView,
-    LeaseView,
-    draw_calendar,
-    history_table,
-    host_table,
-    lease_table,
-    lease_view,
-    parse_value,
-    server_time,
-)
+from stateward.domains.leases.cli import views
 from stateward.errors import BadInput, StatewardError
 from stateward.schemas.journal import LineView
 
@@ -97,14 +86,14 @@ class NoSuchLease(StatewardError):
 @on_server
 def list_leases(session: Session) -> None:
     """List leases, in the order of their starts."""
-    session.show(_leases(session), lease_table)
+    session.show(_leases(session), views.lease_table)
 
 
 @app.command()
 @on_server
 def show(session: Session, lease: LeaseName) -> None:
     """Show a lease with its reservations and events."""
-    session.show(_find(session, lease), lease_view)
+    session.show(_find(session, lease), views.lease_view)
 
 
 @app.command()
@@ -127,7 +116,7 @@ def create(
             {"resource_type": "physical:host", "min": least, "max": most or least, "resource_properties": where}
         )
     body = {"name": name, "reservations": wanted, **_times(start, end, before_end)}
-    session.show(_call_lease(session, "POST", body=body), lease_view)
+    session.show(_call_lease(session, "POST", body=body), views.lease_view)
 
 
 @app.command()
@@ -149,7 +138,7 @@ def update(
     body: dict[str, Any] = {**_times(start, end, before_end, view)}
     body |= {"name": name} if name is not None else {}
     body |= {"reservations": [_read_reservation(text) for text in reservation]} if reservation else {}
-    session.show(_call_lease(session, "PUT", view.id, body=body), lease_view)
+    session.show(_call_lease(session, "PUT", view.id, body=body), views.lease_view)
 
 
 @app.command("end")
@@ -159,7 +148,7 @@ def end_lease(session: Session, lease: LeaseName, yes: Yes = False) -> None:
     view = _find(session, lease)
     session.yes = yes
     confirm_removal(session, f"End the lease {view.name} ({view.id}) now?")
-    session.show(_call_lease(session, "PUT", view.id, body={"end_date": "now"}), lease_view)
+    session.show(_call_lease(session, "PUT", view.id, body={"end_date": "now"}), views.lease_view)
 
 
 @app.command()
@@ -180,7 +169,7 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False, yes: Yes = Fa
 def recover(session: Session, lease: LeaseName) -> None:
     """Set a lease in ERROR back to the status that its reservations and events have."""
     view = _find(session, lease)
-    session.show(_call_lease(session, "POST", view.id, "recover"), lease_view)
+    session.show(_call_lease(session, "POST", view.id, "recover"), views.lease_view)
 
 
 @app.command()
@@ -189,7 +178,7 @@ def history(session: Session, lease: LeaseName) -> None:
     """Show the history of a lease, its reservations and its events; also of a deleted lease."""
     view = _find_deleted(session, lease)
     entries = [entry for part in view.parts for entry in _part_history(session, part)]
-    session.show(sorted(entries, key=lambda entry: entry.seq), lambda those: history_table(view, those))
+    session.show(sorted(entries, key=lambda entry: entry.seq), lambda those: views.history_table(view, those))
 
 
 @app.command()
@@ -202,9 +191,9 @@ def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
         raise BadInput("--span", span, f"at most {LONGEST_CALENDAR.days}d")
     hosts, leases = _hosts(session), _leases(session)
     longest = max((len(host.hypervisor_hostname) for host in hosts), default=4)
-    window = CalendarWindow(start, end, max(20, shutil.get_terminal_size().columns - longest - 3))
+    window = views.CalendarWindow(start, end, max(20, shutil.get_terminal_size().columns - longest - 3))
     shown = [lease for lease in leases if lease.status not in ("TERMINATED", "DELETING")]
-    session.show(shown, lambda those: draw_calendar(hosts, those, window, datetime.now(UTC)))
+    session.show(shown, lambda those: views.draw_calendar(hosts, those, window, datetime.now(UTC)))
 
 
 # --- hosts -----------------------------------------------------------------------------------------------------------
@@ -214,7 +203,7 @@ def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
 @on_server
 def list_hosts(session: Session) -> None:
     """List hosts."""
-    session.show(_hosts(session), host_table)
+    session.show(_hosts(session), views.host_table)
 
 
 @hosts.command("add")
@@ -273,25 +262,27 @@ def _call(
     return session.client.http.call(answer, method, url_path(*parts), body=body, params=params, base=base)
 
 
-def _call_lease(session: Session, method: str, *parts: str, body: object = None, params: Params = NOTHING) -> LeaseView:
-    return _call(session, dict[str, LeaseView], method, "leases", *parts, body=body, params=params)["lease"]
+def _call_lease(
+    session: Session, method: str, *parts: str, body: object = None, params: Params = NOTHING
+) -> views.LeaseView:
+    return _call(session, dict[str, views.LeaseView], method, "leases", *parts, body=body, params=params)["lease"]
 
 
-def _call_host(session: Session, method: str, *parts: str | NamedPart, body: object = None) -> LeaseHostView:
-    return _call(session, dict[str, LeaseHostView], method, "os-hosts", *parts, body=body)["host"]
+def _call_host(session: Session, method: str, *parts: str | NamedPart, body: object = None) -> views.LeaseHostView:
+    return _call(session, dict[str, views.LeaseHostView], method, "os-hosts", *parts, body=body)["host"]
 
 
 def _show_host(session: Session, method: str, *parts: str | NamedPart, body: object = None) -> None:
-    session.show(_call_host(session, method, *parts, body=body), lambda view: host_table([view]))
+    session.show(_call_host(session, method, *parts, body=body), lambda view: views.host_table([view]))
 
 
-def _leases(session: Session) -> list[LeaseView]:
-    leases = _list(session, LeaseView, "leases", "leases")
+def _leases(session: Session) -> list[views.LeaseView]:
+    leases = _list(session, views.LeaseView, "leases", "leases")
     return sorted(_checked(session, leases), key=lambda lease: (lease.start_date, lease.name))
 
 
-def _hosts(session: Session) -> list[LeaseHostView]:
-    return _checked(session, _list(session, LeaseHostView, "hosts", "os-hosts"))
+def _hosts(session: Session) -> list[views.LeaseHostView]:
+    return _checked(session, _list(session, views.LeaseHostView, "hosts", "os-hosts"))
 
 
 def _list(session: Session, entry: type[T], name: str, *parts: str) -> list[T]:
@@ -314,7 +305,7 @@ def _checked(session: Session, entries: list[T]) -> list[T]:
     return entries
 
 
-def _find(session: Session, name: str) -> LeaseView:
+def _find(session: Session, name: str) -> views.LeaseView:
     leases = _leases(session)
     matches = [lease for lease in leases if lease.id == name] or [lease for lease in leases if lease.name == name]
     if len(matches) != 1:
@@ -322,7 +313,7 @@ def _find(session: Session, name: str) -> LeaseView:
     return matches[0]
 
 
-def _find_deleted(session: Session, name: str) -> LeaseView:
+def _find_deleted(session: Session, name: str) -> views.LeaseView:
     """Return a lease, or one that was deleted: by its id, or by a name that the journal remembers."""
     try:
         return _find(session, name)
@@ -367,10 +358,12 @@ def _read_reservation(text: str) -> dict[str, Any]:
 
 
 def _read_values(option: str, pairs: list[str]) -> dict[str, Any]:
-    return {name: parse_value(value) for name, value in parse_pairs(option, pairs).items()}
+    return {name: views.parse_value(value) for name, value in parse_pairs(option, pairs).items()}
 
 
-def _times(start: str | None, end: str | None, before_end: str | None, was: LeaseView | None = None) -> dict[str, str]:
+def _times(
+    start: str | None, end: str | None, before_end: str | None, was: views.LeaseView | None = None
+) -> dict[str, str]:
     """Return the times of a lease as the server reads them; a span counts from what its option says."""
     times: dict[str, str] = {}
     if start is not None:
@@ -382,15 +375,15 @@ def _times(start: str | None, end: str | None, before_end: str | None, was: Leas
     return times
 
 
-def _start_of(start: str | None, was: LeaseView | None) -> datetime:
+def _start_of(start: str | None, was: views.LeaseView | None) -> datetime:
     if start is None and was is not None:
-        return server_time(was.start_date)
+        return views.server_time(was.start_date)
     return _parse_time("--start", start or "now")
 
 
-def _end_of(start: str | None, end: str | None, was: LeaseView | None) -> datetime:
+def _end_of(start: str | None, end: str | None, was: views.LeaseView | None) -> datetime:
     if end is None and was is not None:
-        return server_time(was.end_date)
+        return views.server_time(was.end_date)
     return _parse_time("--end", end or "now", lambda: max(_start_of(start, was), _now()))
 
 

@@ -191,11 +191,25 @@ def draw_calendar(
     hosts: Sequence[LeaseHostView], leases: Sequence[LeaseView], window: CalendarWindow, now: datetime
 ) -> RenderableType:
     """Return the bookings of hosts over time: a row per host, a letter per lease."""
-    shown = [lease for lease in leases if lease.hosts and _overlaps(lease, window)]
+    shown = [
+        lease
+        for lease in leases
+        if lease.hosts and server_time(lease.start_date) < window.end and server_time(lease.end_date) >= window.start
+    ]
     letters = {lease.id: LETTERS[number % len(LETTERS)] for number, lease in enumerate(shown)}
     table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")
     table.add_column("HOST", no_wrap=True)
-    table.add_column(_scale(window), no_wrap=True)
+    span = window.end - window.start
+    step = next((candidate for candidate in STEPS if span / candidate * MIN_LABEL_WIDTH <= window.columns), STEPS[-1])
+    form = "%d %b" if step >= timedelta(days=1) else "%d %H:%M"
+    line = [" "] * window.columns
+    at = datetime.fromtimestamp(window.start.timestamp() // step.total_seconds() * step.total_seconds(), UTC)
+    while at < window.end:
+        column, text = window.column(at), at.strftime(form)
+        if at >= window.start and column + len(text) <= window.columns:
+            line[column : column + len(text)] = text
+        at += step
+    table.add_column("".join(line), no_wrap=True)
     for host in hosts:
         name = Text(clean(host.hypervisor_hostname), style="" if host.status == "up" else "red")
         table.add_row(name, _row(host.hypervisor_hostname, shown, letters, window, now))
@@ -204,10 +218,6 @@ def draw_calendar(
         letter = Text(letters[lease.id], style=f"bold {LEASE_COLOURS[number % len(LEASE_COLOURS)]}")
         legend.add_row(letter, clean(lease.name), status_text(lease.status), *_window_texts(lease))
     return Group(table, "", legend) if shown else table
-
-
-def _overlaps(lease: LeaseView, window: CalendarWindow) -> bool:
-    return server_time(lease.start_date) < window.end and server_time(lease.end_date) >= window.start
 
 
 def _row(
@@ -224,21 +234,6 @@ def _row(
     if window.start <= now < window.end:
         row[here] = (row[here][0], f"reverse {row[here][1]}")
     return Text.assemble(*row)
-
-
-def _scale(window: CalendarWindow) -> str:
-    """Return the times at the top of a calendar, as many as there is room for."""
-    span = window.end - window.start
-    step = next((candidate for candidate in STEPS if span / candidate * MIN_LABEL_WIDTH <= window.columns), STEPS[-1])
-    form = "%d %b" if step >= timedelta(days=1) else "%d %H:%M"
-    line = [" "] * window.columns
-    at = datetime.fromtimestamp(window.start.timestamp() // step.total_seconds() * step.total_seconds(), UTC)
-    while at < window.end:
-        column, text = window.column(at), at.strftime(form)
-        if at >= window.start and column + len(text) <= window.columns:
-            line[column : column + len(text)] = text
-        at += step
-    return "".join(line)
 
 
 def parse_value(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say

@@ -87,7 +87,11 @@ class VirtualInstances(HostResource):
         if not any(size.values()):
             raise BadInput("vcpus", 0, "more than 0 where memory_mb and disk_gb are 0")
         amount = read_count("amount", given, before, 1)
-        return {**size, "amount": amount, "affinity": _affinity(given, before)} | read_properties(given, before)
+        value = given.get("affinity", (before or {}).get("affinity"))
+        word = "none" if value is None else str(value).lower()
+        if word not in AFFINITIES:
+            raise BadInput("affinity", value, "true, false or none")
+        return {**size, "amount": amount, "affinity": AFFINITIES[word]} | read_properties(given, before)
 
     def demand(self, details: Mapping[str, Any]) -> Demand:
         """Return a demand for shares: all on one host, all on different hosts, or on any."""
@@ -100,11 +104,3 @@ class VirtualInstances(HostResource):
             anti_affinity=affinity is False,
             affinity=affinity is True,
         )
-
-
-def _affinity(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool | None:
-    value = given.get("affinity", (before or {}).get("affinity"))
-    word = "none" if value is None else str(value).lower()
-    if word not in AFFINITIES:
-        raise BadInput("affinity", value, "true, false or none")
-    return AFFINITIES[word]

@@ -6,7 +6,7 @@ lenient_json, tumblebug_params, *_bodies   parsing of requests
 schemas, views, *_views, target_status     responses
 live_status                                states from the providers, for readers
 routes/                                    the route handlers
-before_routing, path_table, release_names  paths without a route: newer names, and what is not offered
+before_routing, release_names              paths without a route: newer names, and what is not offered
 context, request_log, request_log_store    the context of a request, and the log of requests
 """
 

@@ -5,12 +5,13 @@ therefore changed before it is routed: a newer name becomes the older one, and w
 which answers 501 with the reason.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from stateward.domains.mci.api.path_table import PathTable, is_parameter
 from stateward.domains.mci.api.release_names import RenamedResponse, present_path, with_older_parameters
 
 ORIGINAL_PATH = "mci.path"
@@ -47,7 +48,8 @@ class BeforeRouting:
         older = self._older.find(path)
         if older is not None:
             send = RenamedResponse(send)
-            path = _with_names_of(older, path)
+            pairs = zip(older.strip("/").split("/"), path.strip("/").split("/"), strict=True)
+            path = "/" + "/".join(got if is_parameter(want) else want for want, got in pairs)
         scope["query_string"] = with_older_parameters(scope["query_string"])
         if "//" in path:  # the framework would leave the empty part out, and take the next one for the missing name
             path = self._refusal
@@ -60,7 +62,32 @@ class BeforeRouting:
         await self._app(scope, receive, send)
 
 
-def _with_names_of(pattern: str, path: str) -> str:
-    """Return a path with the fixed segments of a pattern of the same length, and its own parameters."""
-    pairs = zip(pattern.strip("/").split("/"), path.strip("/").split("/"), strict=True)
-    return "/" + "/".join(got if is_parameter(want) else want for want, got in pairs)
+# --- path patterns ---------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+class PathTable(Generic[T]):
+    """Values by path patterns; a pattern with more fixed segments comes first."""
+
+    def __init__(self, rows: Iterable[tuple[str, T]]) -> None:
+        by_length: dict[int, list[tuple[list[str], T]]] = defaultdict(list)
+        for pattern, value in rows:
+            segments = pattern.strip("/").split("/")
+            by_length[len(segments)].append((segments, value))
+        self._rows = {
+            count: sorted(same, key=lambda row: sum(map(is_parameter, row[0]))) for count, same in by_length.items()
+        }
+
+    def find(self, path: str) -> T | None:
+        """Return the value of the pattern that a path fits, or None."""
+        given = path.strip("/").split("/")
+        for segments, value in self._rows.get(len(given), ()):
+            if all(want == got or (got and is_parameter(want)) for want, got in zip(segments, given, strict=True)):
+                return value
+        return None
+
+
+def is_parameter(segment: str) -> bool:
+    """Tell whether a segment of a pattern stands for any text."""
+    return segment.startswith("{")

@@ -1,13 +1,6 @@
 """Views of connections, specs and images, with the approximate locations of regions for maps."""
 
-from stateward.domains.mci.api.schemas import (
-    ConnectionView,
-    ImageView,
-    Location,
-    RegionDetail,
-    RegionZoneInfo,
-    SpecView,
-)
+from stateward.domains.mci.api import schemas
 from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
 
 CREDENTIAL_HOLDER = "admin"
@@ -15,18 +8,18 @@ CREDENTIAL_HOLDER = "admin"
 
 LOCATIONS = {
     #               display          latitude  longitude
-    "Seoul":     Location("Seoul",       37.57,   126.98),
-    "Tokyo":     Location("Tokyo",       35.68,   139.69),
-    "Singapore": Location("Singapore",    1.35,   103.82),
-    "Hong Kong": Location("Hong Kong",   22.32,   114.17),
-    "Virginia":  Location("Virginia",    38.95,   -77.45),
-    "Oregon":    Location("Oregon",      45.84,  -119.70),
-    "Washington": Location("Washington", 47.23,  -119.85),
-    "Iowa":      Location("Iowa",        41.26,   -95.86),
-    "Carolina":  Location("South Carolina", 33.20, -80.01),
-    "Frankfurt": Location("Frankfurt",   50.11,     8.68),
-    "Amsterdam": Location("Netherlands", 52.37,     4.90),
-    "Belgium":   Location("Belgium",     50.45,     3.82),
+    "Seoul":     schemas.Location("Seoul",       37.57,   126.98),
+    "Tokyo":     schemas.Location("Tokyo",       35.68,   139.69),
+    "Singapore": schemas.Location("Singapore",    1.35,   103.82),
+    "Hong Kong": schemas.Location("Hong Kong",   22.32,   114.17),
+    "Virginia":  schemas.Location("Virginia",    38.95,   -77.45),
+    "Oregon":    schemas.Location("Oregon",      45.84,  -119.70),
+    "Washington": schemas.Location("Washington", 47.23,  -119.85),
+    "Iowa":      schemas.Location("Iowa",        41.26,   -95.86),
+    "Carolina":  schemas.Location("South Carolina", 33.20, -80.01),
+    "Frankfurt": schemas.Location("Frankfurt",   50.11,     8.68),
+    "Amsterdam": schemas.Location("Netherlands", 52.37,     4.90),
+    "Belgium":   schemas.Location("Belgium",     50.45,     3.82),
 }  # fmt: skip
 
 LOCATION_OF_REGION = {
@@ -65,39 +58,41 @@ def known_location(provider: str, region: str) -> tuple[float, float] | None:
     return None if town is None else (LOCATIONS[town].latitude, LOCATIONS[town].longitude)
 
 
-def location_of(provider: str, region: str) -> Location:
+def location_of(provider: str, region: str) -> schemas.Location:
     """Return the location of a region; an unknown region is at 0, 0."""
     town = LOCATION_OF_REGION.get((provider, region))
-    return Location(region, 0.0, 0.0) if town is None else LOCATIONS[town]
+    return schemas.Location(region, 0.0, 0.0) if town is None else LOCATIONS[town]
 
 
-def region_view(connection: CloudConnection) -> RegionDetail:
+def region_view(connection: CloudConnection) -> schemas.RegionDetail:
     """Return the region of a connection."""
     location = location_of(connection.provider, connection.region)
     zones = [connection.zone] if connection.zone else []
-    return RegionDetail(connection.region, connection.region, location.display, location, zones)
+    return schemas.RegionDetail(connection.region, connection.region, location.display, location, zones)
 
 
-def connection_view(connection: CloudConnection, *, credential: bool = False) -> ConnectionView:
+def connection_view(connection: CloudConnection, *, credential: bool = False) -> schemas.ConnectionView:
     """Return the view of a connection; only global administrators see the name of its credential."""
-    return ConnectionView(
+    return schemas.ConnectionView(
         config_name=connection.name,
         provider_name=connection.provider,
         driver_name=connection.driver,
         credential_name=connection.credential if credential else "",
         credential_holder=CREDENTIAL_HOLDER,
         region_zone_info_name=f"{connection.provider}-{connection.region}",
-        region_zone_info=RegionZoneInfo(connection.region, connection.zone),
+        region_zone_info=schemas.RegionZoneInfo(connection.region, connection.zone),
         region_detail=region_view(connection),
         region_representative=True,
         verified=True,
     )
 
 
-def spec_view(spec: SpecRecord, connection: CloudConnection | None) -> SpecView:
+def spec_view(spec: SpecRecord, connection: CloudConnection | None) -> schemas.SpecView:
     """Return the view of a spec."""
-    place = Location("", 0.0, 0.0) if connection is None else location_of(connection.provider, connection.region)
-    return SpecView(
+    place = (
+        schemas.Location("", 0.0, 0.0) if connection is None else location_of(connection.provider, connection.region)
+    )
+    return schemas.SpecView(
         id=spec.id,
         name=spec.id,
         connection_name=spec.connection,
@@ -119,9 +114,9 @@ def spec_view(spec: SpecRecord, connection: CloudConnection | None) -> SpecView:
     )
 
 
-def image_view(image: ImageRecord, connection: CloudConnection | None) -> ImageView:
+def image_view(image: ImageRecord, connection: CloudConnection | None) -> schemas.ImageView:
     """Return the view of an image."""
-    return ImageView(
+    return schemas.ImageView(
         id=image.id,
         name=image.id,
         connection_name=image.connection,

@@ -1,21 +1,11 @@
 """Views of the phases of post-commands, and of their results."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
+from stateward.domains.mci import model
 from stateward.domains.mci.api.schemas import PostPhaseOutput, PostPhaseResult, PostPhaseView, RemoteResult
 from stateward.domains.mci.lifecycle import MCI
-from stateward.domains.mci.model import (
-    CommandRun,
-    CommandRuns,
-    MciSeen,
-    MciSpec,
-    PhaseSeen,
-    PostCommand,
-    VmChoice,
-    vm_of,
-    vm_seen,
-)
 from stateward.lifecycle import TRANSITIONAL
 from stateward.store.records import Object
 
@@ -23,7 +13,7 @@ NONE, RUNNING, SKIPPED = "None", "Running", "Skipped"
 COMPLETED, WITH_ERRORS, FAILED = "Completed", "CompletedWithErrors", "Failed"
 
 
-def phase_views(wanted: MciSpec) -> list[PostPhaseView]:
+def phase_views(wanted: model.MciSpec) -> list[PostPhaseView]:
     """Return the phases of an MCI."""
     return [
         PostPhaseView(
@@ -39,9 +29,9 @@ def phase_views(wanted: MciSpec) -> list[PostPhaseView]:
     ]
 
 
-def phase_results(mci: str, seen: MciSeen, vms: Sequence[Object]) -> list[PostPhaseResult]:
+def phase_results(mci: str, seen: model.MciSeen, vms: Sequence[Object]) -> list[PostPhaseResult]:
     """Return the results of the phases that the latest creation of VMs has run."""
-    addresses = {vm_of(vm).name: vm_seen(vm).public_ip for vm in vms} if seen.phases else {}
+    addresses = {model.vm_of(vm).name: model.vm_seen(vm).public_ip for vm in vms} if seen.phases else {}
     return [
         PostPhaseResult(
             number,
@@ -49,7 +39,14 @@ def phase_results(mci: str, seen: MciSeen, vms: Sequence[Object]) -> list[PostPh
             _status(phase),
             PostPhaseOutput(
                 [
-                    _result(mci, name, addresses.get(name, ""), phase.command, runs, phase.failed.get(name, ""))
+                    remote_result(
+                        mci,
+                        name,
+                        addresses.get(name, ""),
+                        phase.command.commands,
+                        (model.CommandRun(runs),) if isinstance(runs, str) else runs,
+                        phase.failed.get(name, ""),
+                    )
                     for name, runs in sorted(phase.results.items())
                 ]
             ),
@@ -58,7 +55,7 @@ def phase_results(mci: str, seen: MciSeen, vms: Sequence[Object]) -> list[PostPh
     ]
 
 
-def post_command_status(mci: Object, wanted: MciSpec, seen: MciSeen) -> str:
+def post_command_status(mci: Object, wanted: model.MciSpec, seen: model.MciSeen) -> str:
     """Return the status of all post-commands of an MCI together."""
     asked = wanted.post_command is not None or wanted.post_phases or seen.phases
     if asked and MCI.state(mci.state).state_class is TRANSITIONAL:
@@ -71,7 +68,7 @@ def post_command_status(mci: Object, wanted: MciSpec, seen: MciSeen) -> str:
     return each[0] if len(set(each)) == 1 else WITH_ERRORS if set(each) & {COMPLETED, WITH_ERRORS} else FAILED
 
 
-def _status(phase: PhaseSeen) -> str:
+def _status(phase: model.PhaseSeen) -> str:
     return _outcome(len(phase.results), len(phase.failed)) if phase.ran else SKIPPED
 
 
@@ -80,26 +77,28 @@ def _outcome(vms: int, failed: int) -> str:
     return FAILED if failed >= vms else WITH_ERRORS if failed else COMPLETED
 
 
-def _target(choice: VmChoice) -> str:
+def _target(choice: model.VmChoice) -> str:
     words = {"nodeGroupId": choice.group, "nodeId": choice.vm, "labelSelector": _labels(choice)}
     return ",".join(f"{name}={value}" for name, value in words.items() if value)
 
 
-def _labels(choice: VmChoice) -> str:
+def _labels(choice: model.VmChoice) -> str:
     return ",".join(f"{name}={value}" for name, value in choice.labels.items())
 
 
-def _result(mci: str, vm: str, address: str, command: PostCommand, runs: CommandRuns, error: str) -> RemoteResult:
-    each = (CommandRun(runs),) if isinstance(runs, str) else runs
-    ran = {str(number): run for number, run in enumerate(each)}
-    asked = {str(number): line for number, line in enumerate(command.commands)}
+def remote_result(
+    mci: str, vm: str, address: str, commands: Iterable[str], runs: Sequence[model.CommandRun], error: str
+) -> RemoteResult:
+    """Return what commands have printed on a VM; those that did not run have printed nothing."""
+    asked = {str(number): line for number, line in enumerate(commands)}
+    ran = {str(number): run for number, run in enumerate(runs)}
     return RemoteResult(
         mci_id=mci,
         vm_id=vm,
         vm_ip=address,
         command=asked,
-        stdout={number: ran.get(number, CommandRun()).stdout_text for number in asked},
-        stderr={number: ran.get(number, CommandRun()).stderr_text for number in asked},
+        stdout={number: ran.get(number, model.CommandRun()).stdout_text for number in asked},
+        stderr={number: ran.get(number, model.CommandRun()).stderr_text for number in asked},
         exit_status={number: run.status for number, run in ran.items() if run.status is not None},
         error=error,
     )

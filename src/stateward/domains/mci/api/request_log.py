@@ -172,10 +172,14 @@ class RequestLog:
         """
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         grant: Grant | None = scope.get("auth")
+        pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        shown = [(name, MASK if is_secret_name(name) else mask_private_keys(value)) for name, value in pairs]
+        query = urlencode(shown, safe="*")
+        path = mask_private_keys(scope.get(ORIGINAL_PATH) or scope["path"])  # type: ignore[arg-type]
         head = LoggedRequest(
             id_,
             str(scope.get("method", "")),
-            _url(scope),
+            f"{path}?{query}" if query else path,
             scope.get("path_params", {}).get("ns"),
             "" if grant is None else grant.token,
             {name: mask_private_keys(value) for name, value in headers.items() if name in SHOWN_HEADERS},
@@ -214,14 +218,6 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
             return mask_private_keys(URL_WITH_PASSWORD.sub(f"//{MASK}@", value))
         case _:
             return value
-
-
-def _url(scope: Scope) -> str:
-    pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-    shown = [(name, MASK if is_secret_name(name) else mask_private_keys(value)) for name, value in pairs]
-    query = urlencode(shown, safe="*")
-    path = mask_private_keys(scope.get(ORIGINAL_PATH) or scope["path"])  # type: ignore[arg-type]
-    return f"{path}?{query}" if query else path
 
 
 def is_secret_name(name: object) -> bool:

@@ -5,22 +5,11 @@ import re
 from msgspec.structs import replace
 
 from stateward import naming
+from stateward.domains.mci import model
 from stateward.domains.mci.address_ranges import check_address_range, check_network_range, check_subnets_fit
 from stateward.domains.mci.api.lenient_json import Fields, parse_int
 from stateward.domains.mci.api.tumblebug_params import check_choice, check_name, check_record_name, check_reference
 from stateward.domains.mci.guards.connection_grants import ALL_NAMESPACES
-from stateward.domains.mci.model import (
-    ALL_PORTS,
-    CloudConnection,
-    FirewallRule,
-    ImageRecord,
-    KeySpec,
-    NetworkSpec,
-    SecurityGroupSpec,
-    SpecRecord,
-    Subnet,
-    single_rules,
-)
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.errors import BadInput
 
@@ -30,45 +19,47 @@ PROTOCOLS = {"tcp": "tcp", "udp": "udp", "icmp": "icmp", "all": "all", "any": "a
 DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound", "egress": "outbound", "": "inbound"}
 
 
-def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec:
+def parse_network(body: Fields, place: model.CloudConnection, uid: str) -> model.NetworkSpec:
     """Parse a network."""
     cidr = check_network_range("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
     subnets = tuple(parse_subnet(entry) for entry in body.objects("subnetInfoList", "subnetReqInfoList"))
     check_subnets_fit(cidr, subnets)
-    return NetworkSpec(*_identity(body, place, uid), str(cidr), subnets, body.text("description"))
+    return model.NetworkSpec(*_identity(body, place, uid), str(cidr), subnets, body.text("description"))
 
 
-def _identity(body: Fields, place: CloudConnection, uid: str) -> tuple[str, str, str, str, str]:
+def _identity(body: Fields, place: model.CloudConnection, uid: str) -> tuple[str, str, str, str, str]:
     """Return the fields of a `ResourceIdentity`, in their order."""
     return check_name("name", body.text("name").strip()), uid, place.name, place.provider, place.region
 
 
-def parse_subnet(body: Fields) -> Subnet:
+def parse_subnet(body: Fields) -> model.Subnet:
     """Parse a subnet."""
     cidr = check_network_range(body.field("ipv4_CIDR"), body.text("ipv4_CIDR", "cidrBlock", "cidr"))
     name = check_name(body.field("name"), body.text("name").strip())
-    return Subnet(name, str(cidr), check_reference(body.field("zone"), body.text("zone")), body.text("description"))
+    return model.Subnet(
+        name, str(cidr), check_reference(body.field("zone"), body.text("zone")), body.text("description")
+    )
 
 
-def parse_security_group(body: Fields, place: CloudConnection, uid: str) -> SecurityGroupSpec:
+def parse_security_group(body: Fields, place: model.CloudConnection, uid: str) -> model.SecurityGroupSpec:
     """Parse a security group."""
     identity = _identity(body, place, uid)
     network = check_reference("vNetId", body.text("vNetId").strip(), needed=True)
     rules = tuple(parse_rule(entry) for entry in body.objects("firewallRules"))
-    return SecurityGroupSpec(*identity, network, rules, body.text("description"))
+    return model.SecurityGroupSpec(*identity, network, rules, body.text("description"))
 
 
-def parse_rule(body: Fields) -> FirewallRule:
+def parse_rule(body: Fields) -> model.FirewallRule:
     """Parse a firewall rule, in the newer or the older field names."""
     protocol = PROTOCOLS[check_choice(body.field("Protocol"), body.text("Protocol", "IPProtocol").strip(), *PROTOCOLS)]
     direction = DIRECTIONS[check_choice(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
     ports = "" if protocol in ("icmp", "all") else _ports(body)
-    return FirewallRule(
+    return model.FirewallRule(
         ports, protocol, direction, check_address_range(body.field("CIDR"), body.text("CIDR") or "0.0.0.0/0")
     )
 
 
-def parse_new_rules(body: Fields) -> tuple[FirewallRule, ...]:
+def parse_new_rules(body: Fields) -> tuple[model.FirewallRule, ...]:
     """Parse the rules that a group is to get; what they open must be said, not left out."""
     given = body.objects("firewallRules")
     for entry in given:
@@ -76,26 +67,26 @@ def parse_new_rules(body: Fields) -> tuple[FirewallRule, ...]:
             raise BadInput(entry.field("CIDR"), None, "given: a range of addresses; 0.0.0.0/0 is everybody")
         is_port_needed = parse_rule(entry).protocol in ("tcp", "udp")
         if is_port_needed and entry.raw("Ports", "Port", "FromPort") in (None, ""):
-            raise BadInput(entry.field("Ports"), None, f"given: ports such as 22,900-1000; {ALL_PORTS} are all")
+            raise BadInput(entry.field("Ports"), None, f"given: ports such as 22,900-1000; {model.ALL_PORTS} are all")
     return parse_rules(body)
 
 
-def parse_rules(body: Fields) -> tuple[FirewallRule, ...]:
+def parse_rules(body: Fields) -> tuple[model.FirewallRule, ...]:
     """Parse a list of rules, with one range of ports each; none may be there twice."""
-    rules: list[FirewallRule] = []
+    rules: list[model.FirewallRule] = []
     for entry in body.objects("firewallRules"):
         rule = parse_rule(entry)
         ranges = [] if not rule.ports else rule.ports.split(",")
-        single = single_rules([rule])
+        single = model.single_rules([rule])
         if len(single) < len(ranges) or set(single) & set(rules):
             raise BadInput(entry.path, describe_rule(rule), "a rule that is there once")
         rules += single
     return tuple(rules)
 
 
-def describe_rule(rule: FirewallRule) -> str:
+def describe_rule(rule: model.FirewallRule) -> str:
     """Return a rule in one line."""
-    ports = rule.ports or ("" if rule.protocol in ("icmp", "all") else ALL_PORTS)
+    ports = rule.ports or ("" if rule.protocol in ("icmp", "all") else model.ALL_PORTS)
     return " ".join(filter(None, (rule.direction, rule.protocol, ports, rule.cidr)))
 
 
@@ -113,18 +104,18 @@ def _port_range(field: str, first: str, last: str | None = None) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def parse_key(body: Fields, place: CloudConnection, uid: str) -> KeySpec:
+def parse_key(body: Fields, place: model.CloudConnection, uid: str) -> model.KeySpec:
     """Parse a key; a private key in the body is ignored."""
     identity, public = _identity(body, place, uid), body.text("publicKey").strip()
     if public:
         check_public_key("publicKey", public)
-    return KeySpec(*identity, public, body.text("description"))
+    return model.KeySpec(*identity, public, body.text("description"))
 
 
-def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:
+def parse_spec(body: Fields, place: model.CloudConnection) -> model.SpecRecord:
     """Parse a spec."""
     csp_name = check_reference("cspSpecName", body.text("cspSpecName", "cspResourceId", "cspResourceName"), needed=True)
-    return SpecRecord(
+    return model.SpecRecord(
         check_record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}"),
         place.name,
         csp_name,
@@ -140,7 +131,7 @@ def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:
     )
 
 
-def change_spec(body: Fields, was: SpecRecord) -> SpecRecord:
+def change_spec(body: Fields, was: model.SpecRecord) -> model.SpecRecord:
     """Return a spec with the fields of a body."""
     return replace(
         was,
@@ -152,7 +143,7 @@ def change_spec(body: Fields, was: SpecRecord) -> SpecRecord:
     )
 
 
-def change_image(body: Fields, was: ImageRecord) -> ImageRecord:
+def change_image(body: Fields, was: model.ImageRecord) -> model.ImageRecord:
     """Return an image with the fields of a body."""
     return replace(
         was,
@@ -162,12 +153,12 @@ def change_image(body: Fields, was: ImageRecord) -> ImageRecord:
     )
 
 
-def parse_image(body: Fields, place: CloudConnection) -> ImageRecord:
+def parse_image(body: Fields, place: model.CloudConnection) -> model.ImageRecord:
     """Parse an image."""
     csp_name = check_reference("cspImageName", body.text("cspImageName", "cspImageId", "cspResourceId"), needed=True)
     name = check_record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}")
     system, architecture = body.text("osType", "guestOS"), body.text("osArchitecture", default="x86_64")
-    return ImageRecord(name, place.name, csp_name, system, body.text("description"), architecture)
+    return model.ImageRecord(name, place.name, csp_name, system, body.text("description"), architecture)
 
 
 CONNECTION_FIELDS = (
@@ -180,25 +171,21 @@ CONNECTION_FIELDS = (
 """
 
 
-def parse_connection(body: Fields) -> CloudConnection:
+def parse_connection(body: Fields) -> model.CloudConnection:
     """Parse a connection."""
     options = body.object("options")
-    return CloudConnection(
+    given = body.raw("credential", "credentialName")
+    text = "" if given is None else given.strip() if isinstance(given, str) else given
+    return model.CloudConnection(
         check_record_name("name", body.text("name", "configName").strip()),
         check_reference("provider", body.text("provider", "providerName").strip().lower(), needed=True),
         check_reference("region", body.text("region", "regionName").strip(), needed=True),
         check_reference("zone", body.text("zone").strip()),
         body.text("driver", "driverName", default="simulated").strip(),
-        _credential(body),
+        naming.check_credential_reference("credential", text),
         {} if options is None else body.labels("options"),
         parse_namespaces(body),
     )
-
-
-def _credential(body: Fields) -> str:
-    given = body.raw("credential", "credentialName")
-    text = "" if given is None else given.strip() if isinstance(given, str) else given
-    return naming.check_credential_reference("credential", text)
 
 
 def parse_namespaces(body: Fields, *, needed: bool = False, pattern: str = naming.NAME) -> tuple[str, ...] | None:

@@ -5,7 +5,7 @@ waits for its VMs, and before them for networks, security groups and keys. A pro
 objects that wait for it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -82,20 +82,13 @@ async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -
     """Return the problems that keep an MCI waiting, in the providers' words."""
     waiting = [vm for vm in vms if VM.state(vm.state).state_class is TRANSITIONAL]
     if mci.op is not None and not waiting:
-        waiting = await _awaited_objects(reader, Key(mci.ns, mci.op))
-    return _distinct_problems(waiting)
-
-
-async def _awaited_objects(reader: Reader, op: Key) -> list[Object]:
-    """Return the objects of the operations that an MCI's operation waits for."""
-    under_way = [child for child in await reader.children_of(op) if child.status in (Status.WAITING, Status.RUNNING)]
-    keys = [Key(op.ns, child.object) for child in under_way[:MAX_CHILDREN]]
-    objects = await reader.objects(keys)
-    return [objects[key] for key in keys if key in objects]
-
-
-def _distinct_problems(waiting: Iterable[Object]) -> list[str]:
-    """Return each problem once, with the first object that has it and the number of others."""
+        op = Key(mci.ns, mci.op)
+        under_way = [
+            child for child in await reader.children_of(op) if child.status in (Status.WAITING, Status.RUNNING)
+        ]
+        keys = [Key(op.ns, child.object) for child in under_way[:MAX_CHILDREN]]
+        objects = await reader.objects(keys)
+        waiting = [objects[key] for key in keys if key in objects]
     names: dict[str, list[str]] = {}
     for record in waiting:
         if record.error:

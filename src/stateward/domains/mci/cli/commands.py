@@ -25,6 +25,7 @@ from stateward.domains.mci.cli import (
     key_commands,
     namespace_commands,
     remote_commands,
+    views,
 )
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
 from stateward.domains.mci.cli.key_file import private_file, read_public_key
@@ -36,16 +37,6 @@ from stateward.domains.mci.cli.tumblebug_calls import (
     ask,
     status_of,
     statuses,
-)
-from stateward.domains.mci.cli.views import (
-    FEW,
-    FEWER,
-    mci_table,
-    mci_view,
-    orphan_view,
-    review_view,
-    skipped_table,
-    unmarked_view,
 )
 from stateward.domains.mci.shared_schemas import OrphanTermination
 from stateward.errors import BadInput
@@ -156,7 +147,7 @@ def create(
 def review(session: Session, file: File, name: Rename = None) -> None:
     """Tell whether the MCI of a file could be created, why not, and what it would cost; nothing is changed."""
     answer = ask(session, Review, "POST", "mciDynamicReview", body=_fleet(file, name))
-    session.show(answer, review_view)
+    session.show(answer, views.review_view)
     if not answer.creation_viable:
         raise typer.Exit(NO)
 
@@ -165,7 +156,7 @@ def review(session: Session, file: File, name: Rename = None) -> None:
 @on_server
 def list_(session: Session) -> None:
     """List the MCIs of the namespace."""
-    session.show(statuses(session), mci_table)
+    session.show(statuses(session), views.mci_table)
 
 
 @app.command()
@@ -173,7 +164,7 @@ def list_(session: Session) -> None:
 def status(session: Session, mci: Named, every: Every = False, fresh: Fresh = False) -> None:
     """Show an MCI with its VMs."""
     shown = status_of(session, mci, fresh=fresh)
-    session.show(shown, lambda view: mci_view(view, inf if every else FEW))
+    session.show(shown, lambda view: views.mci_view(view, inf if every else views.FEW))
 
 
 @app.command()
@@ -239,7 +230,7 @@ def adopt(
     if not machines:
         path = url_path("mci", "ns", ("namespace", session.ns), "unmarked")
         listing = session.client.http.call(UnmarkedListing, "GET", path, params={"connection": connection})
-        session.show(listing, unmarked_view)
+        session.show(listing, views.unmarked_view)
         return
     each = {"name": group, "connectionName": connection, "vmUserName": user}
     body = {"name": mci, "subGroups": [{**each, "cspResourceId": machine} for machine in machines]}
@@ -268,7 +259,7 @@ def orphans(session: Session, connection: At = None, terminate: End = False) -> 
     )
     if terminate:
         listing = _terminate_orphans(session, listing)
-    session.show(listing, lambda shown: orphan_view(shown, terminated=terminate))
+    session.show(listing, lambda shown: views.orphan_view(shown, terminated=terminate))
     if listing.trouble or len(listing.terminated) < len(listing.orphans):
         raise typer.Exit(NO)
 
@@ -337,10 +328,12 @@ def _print(session: Session, mci: str, reply: MciReply, operation: "OperationVie
         return
     console = results()
     console.print(
-        f"MCI {clean(mci)} is gone." if shown is None else mci_view(shown, FEWER), markup=False, highlight=False
+        f"MCI {clean(mci)} is gone." if shown is None else views.mci_view(shown, views.FEWER),
+        markup=False,
+        highlight=False,
     )
     if reply.skipped:
-        console.print(skipped_table(reply.skipped))
+        console.print(views.skipped_table(reply.skipped))
     for orphan in reply.left:
         machine = f"{orphan.vm}, key {orphan.key}, native id {orphan.native_id or 'not known'} ({orphan.shown})"
         text = f"At {orphan.connection} there may still be {machine}."

@@ -10,17 +10,7 @@ from rich.text import Text
 
 from stateward.client.formatting import CLASS_COLOURS, error_text, facts_table, filled_table
 from stateward.client.output import clean
-from stateward.domains.mci.cli.tumblebug_calls import (
-    NONE,
-    Connection,
-    GroupReview,
-    Mci,
-    OrphanListing,
-    PassedOverVm,
-    Review,
-    UnmarkedListing,
-    Vm,
-)
+from stateward.domains.mci.cli import tumblebug_calls
 from stateward.errors import count_text
 
 FEW, FEWER = 60, 12
@@ -45,13 +35,16 @@ def status_text(status: str) -> Text:
     return Text(clean(status), style=CLASS_COLOURS[sort])
 
 
-def mci_view(mci: Mci, few: float = FEW) -> RenderableType:
+def mci_view(mci: tumblebug_calls.Mci, few: float = FEW) -> RenderableType:
     """Return an MCI with its VMs; if they are more than a few, their counts by subgroup."""
     head = facts_table(
         [
             ("MCI", mci.id),
             ("status", status_text(mci.status)),
-            ("action", "" if mci.target_action == NONE else f"{mci.target_action}, to {mci.target_status}"),
+            (
+                "action",
+                "" if mci.target_action == tumblebug_calls.NONE else f"{mci.target_action}, to {mci.target_status}",
+            ),
             ("labels", " ".join(f"{name}={value}" for name, value in sorted(mci.label.items()))),
             ("messages", error_text("\n".join(mci.system_message))),
         ]
@@ -62,7 +55,7 @@ def mci_view(mci: Mci, few: float = FEW) -> RenderableType:
     return Group(head, Text(), vms)
 
 
-def _vm_table(vms: Iterable[Vm]) -> Table:
+def _vm_table(vms: Iterable[tumblebug_calls.Vm]) -> Table:
     titles = ("vm", "status", "at the provider", "place", "public IP", "private IP", "why")
     return filled_table(
         titles,
@@ -81,7 +74,7 @@ def _vm_table(vms: Iterable[Vm]) -> Table:
     )
 
 
-def _group_table(vms: Iterable[Vm]) -> Table:
+def _group_table(vms: Iterable[tumblebug_calls.Vm]) -> Table:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for vm in vms:
         counts.setdefault((vm.sub_group_id, vm.location.display), Counter())[vm.status] += 1
@@ -94,14 +87,14 @@ def _counted(states: Mapping[str, int]) -> Text:
     return Text("  ").join(parts)
 
 
-def mci_table(mcis: Iterable[Mci]) -> Table:
+def mci_table(mcis: Iterable[tumblebug_calls.Mci]) -> Table:
     """Return MCIs as a table."""
     rows = (
         (
             mci.id,
             status_text(mci.status),
             str(mci.status_count.get("countTotal", "")),
-            "" if mci.target_action == NONE else mci.target_action,
+            "" if mci.target_action == tumblebug_calls.NONE else mci.target_action,
             " ".join(f"{name}={value}" for name, value in sorted(mci.label.items())),
         )
         for mci in mcis
@@ -109,7 +102,7 @@ def mci_table(mcis: Iterable[Mci]) -> Table:
     return filled_table(("mci", "status", "VMs", "action", "labels"), rows)
 
 
-def review_view(review: Review) -> RenderableType:
+def review_view(review: tumblebug_calls.Review) -> RenderableType:
     """Return a review: the subgroups, and the result."""
     titles = ("group", "VMs", "connection", "can be made", "cost", "why")
     table = filled_table(titles, (_review_row(group) for group in review.vm_reviews))
@@ -118,13 +111,13 @@ def review_view(review: Review) -> RenderableType:
     return Group(table, Text(), total, *(Text(clean(recommendation)) for recommendation in review.recommendations))
 
 
-def _review_row(group: GroupReview) -> tuple[str | Text, ...]:
+def _review_row(group: tumblebug_calls.GroupReview) -> tuple[str | Text, ...]:
     can = Text("yes", style="green") if group.can_create else Text("no", style="red")
     why = "; ".join([*group.errors, *group.warnings]) or ("" if group.can_create else group.message)
     return group.vm_name, str(group.sub_group_size), group.connection_name, can, group.estimated_cost, error_text(why)
 
 
-def connection_table(connections: Iterable[Connection]) -> Table:
+def connection_table(connections: Iterable[tumblebug_calls.Connection]) -> Table:
     """Return connections as a table."""
     rows = (
         (
@@ -144,7 +137,7 @@ def connection_table(connections: Iterable[Connection]) -> Table:
     return filled_table(titles, rows)
 
 
-def orphan_view(listing: OrphanListing, *, terminated: bool = False) -> RenderableType:
+def orphan_view(listing: tumblebug_calls.OrphanListing, *, terminated: bool = False) -> RenderableType:
     """Return orphans as a table, and the connections that could not be listed; a termination shows the first ones."""
     listed = listing.orphans[:FEW] if terminated else listing.orphans
     rows = ((orphan.connection, orphan.key, orphan.native_id, orphan.state, orphan.name) for orphan in listed)
@@ -157,7 +150,7 @@ def orphan_view(listing: OrphanListing, *, terminated: bool = False) -> Renderab
     return Group(seen, *left, *blind, *([_terminated(listing)] if terminated else []))
 
 
-def unmarked_view(listing: UnmarkedListing) -> RenderableType:
+def unmarked_view(listing: tumblebug_calls.UnmarkedListing) -> RenderableType:
     """Return the machines that can be adopted as a table."""
     rows = (
         (machine.native_id, machine.state, machine.name, machine.public_ip, machine.private_ip)
@@ -168,7 +161,7 @@ def unmarked_view(listing: UnmarkedListing) -> RenderableType:
     return Group(seen, *([error_text(f"The listing is not complete: {listing.trouble}")] if listing.trouble else []))
 
 
-def _terminated(listing: OrphanListing) -> Text:
+def _terminated(listing: tumblebug_calls.OrphanListing) -> Text:
     if not listing.terminated:
         return Text("Nothing was terminated.")
     more = len(listing.orphans) - FEW
@@ -176,6 +169,6 @@ def _terminated(listing: OrphanListing) -> Text:
     return Text(f"Terminated {len(listing.terminated)} of {count_text(len(listing.orphans), 'machine')}.{note}")
 
 
-def skipped_table(skipped: Iterable[PassedOverVm]) -> Table:
+def skipped_table(skipped: Iterable[tumblebug_calls.PassedOverVm]) -> Table:
     """Return the VMs that an action has skipped, with the reasons."""
     return filled_table(("skipped", "why"), ((entry.vm, error_text(entry.reason)) for entry in skipped))

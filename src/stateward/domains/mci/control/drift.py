@@ -13,18 +13,8 @@ same. No record names it, so no VM uses it. The network is reshaped into what it
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
+from stateward.domains.mci import model
 from stateward.domains.mci.lifecycle import VNET, ResourceState, VmState
-from stateward.domains.mci.model import (
-    RESOURCE_LIFECYCLES,
-    RESOURCE_TYPES,
-    NetworkSpec,
-    network_of,
-    resource_identity,
-    resource_seen,
-    seen_of,
-    subnet_key,
-    vm_target,
-)
 from stateward.domains.mci.provider.evidence import CANNOT_SAY, Evidence, Existence, drift_event
 from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.drivers import CloudResource, MachineListing, ResourceKind, ResourceListing
@@ -44,7 +34,7 @@ async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: Machin
 
     A record that differs from the listing has changed now, by this call or by another caller with the same listing.
     """
-    watched = {vm_target(vm).uid: vm for vm in vms if vm.state in DRIFTING_STATES and vm.op is None}
+    watched = {model.vm_target(vm).uid: vm for vm in vms if vm.state in DRIFTING_STATES and vm.op is None}
     evidence = client.read_listing(listing, watched)
     events = {uid: event for uid, vm in watched.items() if (event := drift_event(vm.state, evidence[uid])) is not None}
     if not events:
@@ -59,7 +49,7 @@ async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: Machin
 
 
 def _sighting(vm: Object, event: str, evidence: Evidence, at: float) -> Sighting:
-    seen = None if evidence.observation is None else to_json(seen_of(evidence.observation))
+    seen = None if evidence.observation is None else to_json(model.seen_of(evidence.observation))
     reason = None
     if event == CANNOT_SAY and evidence.silent_s:
         reason = f"the provider has not shown it for {evidence.silent_s:.0f} s: {evidence.problem}"
@@ -75,12 +65,12 @@ async def resources_by_connection(reader: Reader) -> dict[str, list[Object]]:
     """Return all resources that are Available or have missing parts and no operation, by connection."""
     resources: dict[str, list[Object]] = defaultdict(list)
     for ns in await reader.namespaces():
-        for lifecycle in RESOURCE_LIFECYCLES.values():
+        for lifecycle in model.RESOURCE_LIFECYCLES.values():
             async for resource in list_all(reader, Selector(ns, lifecycle.kind)):
                 if resource.op is None and (
-                    resource.state == ResourceState.AVAILABLE or resource_seen(resource).missing
+                    resource.state == ResourceState.AVAILABLE or model.resource_seen(resource).missing
                 ):
-                    resources[resource_identity(resource).connection].append(resource)
+                    resources[model.resource_identity(resource).connection].append(resource)
     return resources
 
 
@@ -105,11 +95,11 @@ def resource_drift(
 
 def _keys(part: Object) -> dict[str, str]:
     """Return the provider keys of a resource and its subnets, each with a readable name."""
-    where, resource_type = resource_identity(part), RESOURCE_TYPES[part.kind]
+    where, resource_type = model.resource_identity(part), model.RESOURCE_TYPES[part.kind]
     keys = {where.uid: f"{resource_type} {where.name}"}
     if resource_type == "vNet":
-        subnets = network_of(part).subnets
-        keys |= {subnet_key(where.uid, subnet.name): f"subnet {subnet.name}" for subnet in subnets}
+        subnets = model.network_of(part).subnets
+        keys |= {model.subnet_key(where.uid, subnet.name): f"subnet {subnet.name}" for subnet in subnets}
     return keys
 
 
@@ -117,16 +107,16 @@ RETRY_REMOVAL_S = 600.0
 """How long a network is not reshaped again for an orphan subnet that could not be deleted."""
 
 
-def orphan_subnets(network: NetworkSpec, native: str, shown: Iterable[CloudResource]) -> list[CloudResource]:
+def orphan_subnets(network: model.NetworkSpec, native: str, shown: Iterable[CloudResource]) -> list[CloudResource]:
     """Return the subnets of a network at the provider that its record does not name."""
-    wanted = {subnet_key(network.uid, subnet.name) for subnet in network.subnets}
+    wanted = {model.subnet_key(network.uid, subnet.name) for subnet in network.subnets}
     return [
         resource
         for resource in shown
         if resource.kind is ResourceKind.SUBNET
         and native
         and resource.within == native
-        and resource.key.startswith(subnet_key(network.uid, ""))
+        and resource.key.startswith(model.subnet_key(network.uid, ""))
         and resource.key not in wanted
     ]
 
@@ -145,7 +135,7 @@ class OrphanSubnetFinder:
     def _is_due(self, record: Object, shown: Collection[CloudResource], now: float) -> bool:
         if record.kind != VNET.kind or record.state != ResourceState.AVAILABLE:
             return False
-        left = orphan_subnets(network_of(record), resource_seen(record).native_id, shown)
+        left = orphan_subnets(model.network_of(record), model.resource_seen(record).native_id, shown)
         keys = [subnet.key for subnet in left if subnet.key not in self._tried]
         self._tried.update(dict.fromkeys(keys, now))
         return bool(keys)

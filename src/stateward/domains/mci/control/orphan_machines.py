@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward import drivers
 from stateward.domains.mci.control.machine_claims import has_machine
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.lifecycle import VM, VmState
@@ -29,16 +30,6 @@ from stateward.domains.mci.model import ADOPTED_KEY, CloudConnection, vm_of, vm_
 from stateward.domains.mci.provider.evidence import APPEARS_WITHIN_S, Evidence, Existence
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.shared_schemas import OrphanMachine, OrphanMachines, PossibleOrphan
-from stateward.drivers import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    MachineAction,
-    MachineHandle,
-    MachineListing,
-    MachineState,
-    RefusalReason,
-)
 from stateward.engine import NotFound, Request
 from stateward.engine.queries import list_all
 from stateward.engine.transitions import journal
@@ -56,7 +47,7 @@ PROVIDER_TIMEOUT_S = 5.0
 
 NOT_OBSERVED = "created while the providers were listed"
 
-ENDED_STATES = (MachineState.TERMINATED, MachineState.TERMINATING)
+ENDED_STATES = (drivers.MachineState.TERMINATED, drivers.MachineState.TERMINATING)
 """The states of machines that need no termination."""
 
 
@@ -67,7 +58,7 @@ class ListedConnection(Struct, frozen=True):
     """A listing of a connection; by the store's time, nothing in it dates from before `as_of`."""
 
     connection: CloudConnection
-    listing: MachineListing
+    listing: drivers.MachineListing
     as_of: float
 
 
@@ -117,7 +108,7 @@ async def _list_machines(clients: ProviderClients, reader: Reader, connection: C
     except Exception as error:  # of a driver: the other connections are listed all the same
         log.exception("connection %s cannot be listed", connection.name)
         problem = f"{type(error).__name__}: {error}"
-    return ListedConnection(connection, MachineListing((), complete=False, problem=problem), -inf)
+    return ListedConnection(connection, drivers.MachineListing((), complete=False, problem=problem), -inf)
 
 
 async def _owned_keys(reader: Reader, trouble: dict[str, str]) -> dict[str, float]:
@@ -162,12 +153,12 @@ async def terminate_orphans(
     client = await clients.for_connection(connection)
 
     async def terminate(key: str, native_id: str) -> None:
-        handle = MachineHandle(key, native_id or None, new_id())
+        handle = drivers.MachineHandle(key, native_id or None, new_id())
         is_ours = not key.startswith(ADOPTED_KEY)
-        outcome = await (client.act(MachineAction.TERMINATE, handle) if is_ours else client.release(handle))
-        if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND:
+        outcome = await (client.act(drivers.MachineAction.TERMINATE, handle) if is_ours else client.release(handle))
+        if isinstance(outcome, drivers.CallRefused) and outcome.why is drivers.RefusalReason.NOT_FOUND:
             return
-        if isinstance(outcome, CallAccepted | AlreadyDone):
+        if isinstance(outcome, drivers.CallAccepted | drivers.AlreadyDone):
             done = "terminated" if is_ours else "released"
             log.warning("orphan %s (%s) at connection %s: %s for %s", key, native_id, connection.name, done, who)
             return
@@ -235,7 +226,7 @@ def _is_gone(vm: Object, evidence: Evidence, as_of: float) -> bool:
     nothing. Neither does absence shortly after the last operation, if no listing has ever shown the machine.
     """
     if evidence.observation is not None:
-        return evidence.observation.state is MachineState.TERMINATED
+        return evidence.observation.state is drivers.MachineState.TERMINATED
     settles_s = 0.0 if vm_seen(vm).native_id else APPEARS_WITHIN_S
     return evidence.existence is Existence.ABSENT and vm.op is None and as_of >= vm.since + settles_s
 

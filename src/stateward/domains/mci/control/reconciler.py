@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import repeat
+from stateward.domains.mci import model
 from stateward.domains.mci.control.drift import (
     OrphanSubnetFinder,
     apply_vm_drift,
@@ -30,15 +31,6 @@ from stateward.domains.mci.control.orphan_machines import ListedConnection, orph
 from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_event
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
-from stateward.domains.mci.model import (
-    DEPLOYMENT_NS,
-    CloudConnection,
-    network_of,
-    resource_identity,
-    resource_seen,
-    seen_reader,
-    vm_of,
-)
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
 from stateward.domains.mci.provider.provider_client import ProviderClient
@@ -69,7 +61,7 @@ MAX_LISTINGS = 3
 MAX_CONCURRENT_CONNECTIONS = 8
 """Connections that one round lists concurrently."""
 
-ROUND_RECORD = Key(DEPLOYMENT_NS, "round")
+ROUND_RECORD = Key(model.DEPLOYMENT_NS, "round")
 
 
 class RoundHolder(Struct, frozen=True):
@@ -78,7 +70,7 @@ class RoundHolder(Struct, frozen=True):
     holder: str = ""
 
 
-round_holder = seen_reader(RoundHolder)
+round_holder = model.seen_reader(RoundHolder)
 
 
 class Reconciler:
@@ -142,7 +134,7 @@ class Reconciler:
         # A connection that does not answer must not delay the others.
         at_once = asyncio.Semaphore(MAX_CONCURRENT_CONNECTIONS)
 
-        async def look_at(connection: CloudConnection) -> ListedConnection | None:
+        async def look_at(connection: model.CloudConnection) -> ListedConnection | None:
             name, unowned = connection.name, None
             async with at_once:
                 with self._faults.isolate(f"look at connection {name}"):
@@ -162,7 +154,7 @@ class Reconciler:
         return [] if owned is None else [orphan for look in unowned for orphan in orphans_in(look, owned)]
 
     async def _reconcile_connection(
-        self, connection: CloudConnection, known: dict[str, Object], parts: list[Object]
+        self, connection: model.CloudConnection, known: dict[str, Object], parts: list[Object]
     ) -> ListedConnection | None:
         """Apply the drift of a connection; returns its machines that none of its VMs owns, if it was listed."""
         unowned: ListedConnection | None = None
@@ -188,7 +180,7 @@ class Reconciler:
         records: dict[str, dict[str, Object]] = defaultdict(dict)
         async for record in self._all_vms():
             with self._faults.isolate(f"reading of VM {record.id} in {record.ns}"):
-                vm = vm_of(record)
+                vm = model.vm_of(record)
                 records[vm.connection][vm.uid] = record
         return records
 
@@ -220,13 +212,13 @@ class Reconciler:
                 if rests and STATE_OF_EVENT[rollup_event(states.get(mci.key, ()))] != mci.state:
                     self.status_updater.mark_dirty(mci.key)
 
-    async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> ListedConnection:
+    async def _reconcile_vms(self, connection: model.CloudConnection, known: dict[str, Object]) -> ListedConnection:
         client = await self._clouds.for_connection(connection)
         listing = await _list_repeatedly(client)
         as_of = client.store_time(listing.as_of, await self._engine.store.reader.time())
         self._saved(connection.provider, max(0, len(known) - 1))
         # The connection may lead elsewhere since the VMs were created, and that place knows nothing about them.
-        there = [vm for vm in known.values() if vm_of(vm).lane == client.lane]
+        there = [vm for vm in known.values() if model.vm_of(vm).lane == client.lane]
         await apply_vm_drift(self._engine, client, listing, there)
         if not listing.complete and self._log_intervals.is_due((connection.name, listing.problem)):
             log.warning("connection %s: the listing was not complete: %s", connection.name, listing.problem)
@@ -234,12 +226,12 @@ class Reconciler:
         unowned = [machine for machine in listing.machines if machine.key not in owned]
         return ListedConnection(connection, replace(listing, machines=unowned), as_of)
 
-    async def _reconcile_resources(self, connection: CloudConnection, parts: list[Object]) -> None:
+    async def _reconcile_resources(self, connection: model.CloudConnection, parts: list[Object]) -> None:
         client = await self._clouds.for_connection(connection)
         now = await self._engine.store.reader.time()
         until, lane = now - client.driver.caps.listing_lag_s, client.lane
         settled = [
-            resource for resource in parts if resource.since <= until and resource_identity(resource).lane == lane
+            resource for resource in parts if resource.since <= until and model.resource_identity(resource).lane == lane
         ]
         if not settled or not client.driver.caps.has_resources:
             return
@@ -247,11 +239,11 @@ class Reconciler:
         for part in self._orphan_subnets.find(settled, listing.resources, now):
             with suppress(Denied):  # the operation that holds the network will reshape it
                 await self._engine.act(
-                    *part.key, "reshape", actor=CONTROLLER, version=part.version, spec=network_of(part)
+                    *part.key, "reshape", actor=CONTROLLER, version=part.version, spec=model.network_of(part)
                 )
         for part, event, missing in resource_drift(client, settled, listing, now):
             with suppress(Denied):
-                seen = replace(resource_seen(part), missing=missing)
+                seen = replace(model.resource_seen(part), missing=missing)
                 await self._engine.act(*part.key, event, actor=PROVIDER, version=part.version, seen=seen)
 
 

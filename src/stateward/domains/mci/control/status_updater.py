@@ -49,7 +49,12 @@ class MciStatusUpdater:
         while True:
             before = self._last_seq
             try:
-                await self._read()
+                if self._last_seq is None:
+                    self._last_seq = await self._engine.store.reader.last_journal_seq()
+                async for entry in self._engine.watch(self._last_seq, JournalFilter(kind=VM.kind)):
+                    self._last_seq = entry.seq
+                    if entry.target is not None and entry.source != entry.target:
+                        self.mark_dirty(Key(entry.ns, entry.object.partition(".")[0]))
             except StoreError as error:
                 log.warning("MCI status updater: the store failed, the journal is read again soon: %s", error)
             except EntriesPruned as pruned:  # no VM has changed for as long as entries are kept
@@ -58,14 +63,6 @@ class MciStatusUpdater:
                 log.exception("MCI status updater failed; it continues after journal entry %s", self._last_seq)
             failures = 1 if self._last_seq != before else failures + 1
             await sleep(backoff_delay(failures, self._chance, BACKOFF_FIRST_S, BACKOFF_MAX_S))
-
-    async def _read(self) -> None:
-        if self._last_seq is None:
-            self._last_seq = await self._engine.store.reader.last_journal_seq()
-        async for entry in self._engine.watch(self._last_seq, JournalFilter(kind=VM.kind)):
-            self._last_seq = entry.seq
-            if entry.target is not None and entry.source != entry.target:
-                self.mark_dirty(Key(entry.ns, entry.object.partition(".")[0]))
 
     def mark_dirty(self, mci: Key, after: float = BATCH_WINDOW_S) -> None:
         """Update an MCI soon; further changes of its VMs join the same update."""

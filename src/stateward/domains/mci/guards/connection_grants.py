@@ -14,21 +14,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from stateward import naming
+from stateward.domains.mci import model
 from stateward.domains.mci.errors import ConnectionMoved, NotAdopting, NotGranted
 from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SPEC
-from stateward.domains.mci.model import (
-    DEPLOYMENT_NS,
-    Adoption,
-    CloudConnection,
-    MciSpec,
-    ResourceIdentity,
-    Scale,
-    SubGroup,
-    VmSpec,
-    record_id,
-    spec_record,
-)
 from stateward.domains.mci.provider.catalogue import Catalogue, find_known_spec
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
@@ -49,19 +38,19 @@ RENAMING_ACTION = "change"
 """The action that may move a record of a namespace, such as a spec, to another connection."""
 
 
-def is_granted(connection: CloudConnection, ns: str) -> bool:
+def is_granted(connection: model.CloudConnection, ns: str) -> bool:
     """Tell whether a namespace may use a connection."""
     granted = connection.namespaces or ()
     return connection.enabled and (ALL_NAMESPACES in granted or ns in granted)
 
 
-def check_grant(connection: CloudConnection, ns: str) -> None:
+def check_grant(connection: model.CloudConnection, ns: str) -> None:
     """Refuse a namespace that may not use a connection."""
     if not is_granted(connection, ns):
         raise NotGranted(connection.name, ns, enabled=connection.enabled)
 
 
-def check_adoption(connection: CloudConnection, ns: str) -> None:
+def check_adoption(connection: model.CloudConnection, ns: str) -> None:
     """Refuse a namespace that may not adopt machines at a connection; none may unless the connection names it."""
     check_grant(connection, ns)
     named = adopting_namespaces(connection.options)
@@ -84,13 +73,13 @@ def unknown_connection(field: str, name: str, granted: Iterable[str]) -> BadInpu
     return BadInput(field, name, "a known connection" + (f" ({nearest}?)" if nearest else ""))
 
 
-def with_granted(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
+def with_granted(connection: model.CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
     """Return the namespaces of a connection with some added."""
     granted = {*(connection.namespaces or ()), *namespaces}
     return (ALL_NAMESPACES,) if ALL_NAMESPACES in granted else tuple(sorted(granted))
 
 
-def without_revoked(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
+def without_revoked(connection: model.CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
     """Return the namespaces of a connection with some removed."""
     granted, leaving = set(connection.namespaces or ()), set(namespaces)
     if ALL_NAMESPACES in granted and ALL_NAMESPACES not in leaving:
@@ -119,8 +108,8 @@ class GrantGuard:
     async def _check(self, uow: UnitOfWork, request: Request, target: Object) -> None:
         wanted = decode_spec(target.kind, request.spec or target.spec)
         names = await self._used(uow, request, wanted) if target.kind == MCI.kind else [wanted.connection]
-        keys = [Key(DEPLOYMENT_NS, record_id("connection", name)) for name in names]
-        is_new = request.creates is not None and isinstance(wanted, VmSpec | ResourceIdentity)
+        keys = [Key(model.DEPLOYMENT_NS, model.record_id("connection", name)) for name in names]
+        is_new = request.creates is not None and isinstance(wanted, model.VmSpec | model.ResourceIdentity)
         if is_new:
             await uow.share(keys)  # the connection leads there until the new object, which keeps it there, is stored
         for name, record in zip(names, await uow.peek(keys), strict=True):
@@ -130,30 +119,30 @@ class GrantGuard:
             if is_new and (connection is None or connection.lane != wanted.lane):
                 raise ConnectionMoved(name, wanted.lane)
 
-    async def _used(self, uow: UnitOfWork, request: Request, mci: MciSpec) -> list[str]:
+    async def _used(self, uow: UnitOfWork, request: Request, mci: model.MciSpec) -> list[str]:
         """Return the connections at which a request adds VMs to an MCI."""
         if request.action == "adopt":
-            adoption = msgspec.json.decode(request.args, type=Adoption)
+            adoption = msgspec.json.decode(request.args, type=model.Adoption)
             return list(dict.fromkeys(machine.connection for machine in adoption.machines))
         groups = mci.groups
         if request.creates is None:
-            scale = msgspec.json.decode(request.args, type=Scale)
+            scale = msgspec.json.decode(request.args, type=model.Scale)
             groups = tuple(group for group in groups if group.name == scale.group)
         homes = await homes_of(uow, request.ns, groups)
         used = (group.connection or homes.get(group.spec, "") for group in groups)
         return list(dict.fromkeys(filter(None, used)))
 
 
-async def homes_of(uow: UnitOfWork, ns: str, groups: Iterable[SubGroup]) -> dict[str, str]:
+async def homes_of(uow: UnitOfWork, ns: str, groups: Iterable[model.SubGroup]) -> dict[str, str]:
     """Return the connections of the specs of subgroups that name no connection; empty for unknown specs."""
     specs = [group.spec for group in groups if not group.connection]
-    records = await uow.peek([Key(ns, record_id("spec", id_)) for id_ in specs])
+    records = await uow.peek([Key(ns, model.record_id("spec", id_)) for id_ in specs])
     return {id_: _home_of(id_, record) for id_, record in zip(specs, records, strict=True)}
 
 
 def _home_of(id_: str, record: Object | None) -> str:
     """Return the connection of a spec, registered or built-in."""
     if record is not None and not record.removed and record.kind == SPEC.kind:
-        return spec_record(record).connection
+        return model.spec_record(record).connection
     known = find_known_spec(id_)
     return "" if known is None else known.connection

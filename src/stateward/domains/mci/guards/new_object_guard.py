@@ -13,23 +13,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stateward.domains.mci import model
 from stateward.domains.mci.guards.object_guards import with_own_uid
 from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, ResourceState
-from stateward.domains.mci.model import (
-    DEPLOYMENT_NS,
-    MADE_FOR,
-    RESOURCE_LIFECYCLES,
-    SHARED,
-    MciSpec,
-    SubGroup,
-    VmSpec,
-    mci_of,
-    named_resources,
-    native_ids,
-    record_id,
-    resource_identity,
-)
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import OWNED_BY
 from stateward.domains.mci.remote.host_key_pins import BASTION_LABEL, HOST_KEY_LABEL
@@ -77,9 +64,9 @@ class NewObjectGuard:
         """Refuse new subgroups that name missing or unsuitable objects."""
         if request.spec is None:
             return
-        wanted: MciSpec = decode_spec(mci.kind, request.spec)
+        wanted: model.MciSpec = decode_spec(mci.kind, request.spec)
         is_new = request.creates is not None
-        first = 0 if is_new else len(mci_of(mci).groups)
+        first = 0 if is_new else len(model.mci_of(mci).groups)
         groups, field = (
             wanted.groups[first:],
             "spec.groups[{}]." if is_new else f"spec.groups[{first}].",
@@ -91,13 +78,19 @@ class NewObjectGuard:
             state = None if is_new else mci.state
             raise BadInput(f"{place}.{FIELDS.get(name, name)}", error.value, error.allowed, state=state) from error
 
-    async def _complete_vm(self, uow: UnitOfWork, ns: str, _kind: str, vm: VmSpec) -> VmSpec:
+    async def _complete_vm(self, uow: UnitOfWork, ns: str, _kind: str, vm: model.VmSpec) -> model.VmSpec:
         """Return a VM whose region, size, image and native ids follow from the objects that it names."""
-        names = SubGroup(
+        names = model.SubGroup(
             vm.group, 1, vm.spec, vm.image, vm.connection, vm.network, vm.subnet, vm.groups, vm.key, zone=vm.zone
         )
         await uow.peek(record_keys(ns, [names]))
-        keys = _named_resources(ns, names)
+        named = model.named_resources(names)
+        keys = {
+            (resource_type, name): Key(ns, model.record_id(resource_type, name))
+            for resource_type in model.RESOURCE_LIFECYCLES
+            for name in named[resource_type]
+            if name
+        }
         known = self._catalogue.within(uow)
         try:
             planned = await place_subgroup(known, ns, names)
@@ -121,13 +114,15 @@ class NewObjectGuard:
             cost=planned.spec.cost,
             access_key=self._access_key_of(ns),
             adopted="",
-            parts=native_ids(vm.subnet, parts.get(("vNet", vm.network)), groups, parts.get(("sshKey", vm.key))),
+            parts=model.native_ids(vm.subnet, parts.get(("vNet", vm.network)), groups, parts.get(("sshKey", vm.key))),
         )
 
     async def _complete_part(self, uow: UnitOfWork, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record
         """Return a resource in its connection's region; a security group needs a network of its namespace."""
-        network = Key(ns, record_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
-        record, of_group = await uow.peek([Key(DEPLOYMENT_NS, record_id("connection", part.connection)), network])
+        network = Key(ns, model.record_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
+        record, of_group = await uow.peek(
+            [Key(model.DEPLOYMENT_NS, model.record_id("connection", part.connection)), network]
+        )
         place = self._catalogue.read_connection(part.connection, record)
         if place is None:
             raise BadInput("spec.connection", part.connection, "a known connection")
@@ -136,7 +131,7 @@ class NewObjectGuard:
                 raise BadInput("spec.network", part.network, f"the name of a vNet of namespace {ns!r}")
             if of_group.state == ResourceState.DELETING:
                 raise BadInput("spec.network", part.network, f"a vNet that is not {ResourceState.DELETING}")
-            there = resource_identity(of_group)
+            there = model.resource_identity(of_group)
             if (there.provider, there.region) != (place.provider, place.region):
                 allowed = f"a vNet of connection {place.name}: it is one of {there.connection}"
                 raise BadInput("spec.network", part.network, allowed)
@@ -146,25 +141,14 @@ class NewObjectGuard:
 def _with_own_labels(creates: Creation, made: Any) -> Creation:  # noqa: ANN401 - the record
     """Return a creation with the labels by which the domain finds its objects; refuse others than the spec says."""
     given: dict[str, str] = msgspec.json.decode(creates.labels)
-    if isinstance(made, VmSpec):
+    if isinstance(made, model.VmSpec):
         own = {"mci": made.mci, "subgroup": made.group, "connection": made.connection}
         own |= {"provider": made.provider, "region": made.region}
         reserved: Collection[str] = (*own, HOST_KEY_LABEL, BASTION_LABEL)
     else:
-        own, reserved = {}, (MADE_FOR, SHARED, OWNED_BY)
+        own, reserved = {}, (model.MADE_FOR, model.SHARED, OWNED_BY)
     for name in reserved:
         if name in given and given[name] != own.get(name):
             allowed = f"{own[name]!r}, as its spec says, or left out" if name in own else "left out: only mci sets it"
             raise BadInput(f"labels.{name}", given[name], allowed)
     return replace(creates, labels=to_json(given | own))
-
-
-def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
-    """Return the networks, security groups and keys that a subgroup names, by type and name."""
-    named = named_resources(group)
-    return {
-        (resource_type, name): Key(ns, record_id(resource_type, name))
-        for resource_type in RESOURCE_LIFECYCLES
-        for name in named[resource_type]
-        if name
-    }

@@ -3,29 +3,40 @@
 Invariant: no VM outlives the record of its MCI. New VMs lock that record, and so does everything that removes it.
 """
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from stateward import naming
+from stateward.domains.mci import model
 from stateward.domains.mci.address_ranges import check_new_network
 from stateward.domains.mci.control.orphan_machines import note_possible_orphan
 from stateward.domains.mci.errors import SharedRules, VmsAdded, VmsAlive
-from stateward.domains.mci.guards.adopted_groups import check_deregistration, with_adopted_groups
-from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, decode_spec
+from stateward.domains.mci.guards.spec_validation import (
+    MAX_VMS,
+    MCI_NAME,
+    MCI_NAME_RULE,
+    check_mci_spec,
+    check_spec,
+    check_user,
+    decode_spec,
+)
 from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, with_scaled_spec
 from stateward.domains.mci.lifecycle import FORGET, MCI, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import SHARED, SecurityGroupSpec, network_of, security_group_of, vm_id
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.domains.mci.vm_placement import deterministic_uid
 from stateward.drivers.security_rules import wanted_rules
 from stateward.engine import Request
 from stateward.engine.errors import Occupied, blocker_of
+from stateward.engine.protection import PEOPLE, require_no_flag
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, to_json
+from stateward.validation_texts import bad_input
 
 DELETABLE_STATES = (VmState.TERMINATED, VmState.FAILED)
 
@@ -89,22 +100,19 @@ async def guard_vm(uow: UnitOfWork, request: Request, vm: Object) -> Request | N
     if request.action == "adopt" and request.parent is None:
         raise BadInput("action", "adopt", f"an action of its MCI, {vm.parent!r}: it names the machines")
     want = decode_spec(vm.kind, request.spec or EMPTY)
-    if vm.id != vm_id(want.mci, want.name):
-        raise BadInput("id", vm.id, f"{vm_id(want.mci, want.name)!r}, the id that follows from its spec")
+    if vm.id != model.vm_id(want.mci, want.name):
+        raise BadInput("id", vm.id, f"{model.vm_id(want.mci, want.name)!r}, the id that follows from its spec")
     if vm.parent != want.mci:
         raise BadInput("parent", vm.parent, f"{want.mci!r}, the MCI in its spec")
-    _require_mci(uow, request, Key(vm.ns, want.mci))
-    return request
-
-
-def _require_mci(uow: UnitOfWork, request: Request, key: Key) -> None:
-    """Refuse a new VM without an MCI, or while the MCI is being deleted: its deletion has chosen its VMs."""
+    # not without an MCI, and not while that is being deleted: its deletion has chosen its VMs
+    key = Key(vm.ns, want.mci)
     mci = uow.objects.get(key)
     if mci is None or mci.removed or mci.kind != MCI.kind:
         raise BadInput("parent", key.id, "an MCI that exists")
     holder = None if mci.op is None or mci.op == request.parent else uow.operations.get(Key(key.ns, mci.op))
     if holder is not None and holder.action in ("delete", "withdraw"):
         raise Occupied(request.action, blocker_of(holder))
+    return request
 
 
 async def guard_key(_uow: UnitOfWork, request: Request, key: Object) -> None:
@@ -123,16 +131,16 @@ async def guard_security_group(_uow: UnitOfWork, request: Request, group: Object
         if request.action == "reshape":
             raise BadInput("spec", None, f"a spec with the rules that {group.id!r} is to have", state=group.state)
         return
-    want: SecurityGroupSpec = decode_spec(group.kind, request.spec, group.state)
+    want: model.SecurityGroupSpec = decode_spec(group.kind, request.spec, group.state)
     try:
         wanted_rules(to_json(want.rules))
     except BadInput as error:
         raise BadInput(f"spec.rules.{error.field}", error.value, error.allowed, state=group.state) from error
-    if request.creates is not None or want.rules == security_group_of(group).rules:
+    if request.creates is not None or want.rules == model.security_group_of(group).rules:
         return
     if request.action != "reshape":
         raise BadInput("spec.rules", None, "left out: only reshape changes the rules", state=group.state)
-    if SHARED in msgspec.json.decode(group.labels):
+    if model.SHARED in msgspec.json.decode(group.labels):
         raise SharedRules(want.name)
 
 
@@ -140,8 +148,61 @@ async def guard_network(_uow: UnitOfWork, request: Request, network: Object) -> 
     """Refuse ranges of addresses that cannot be, and to reshape a network without a spec."""
     check_spec(request, network)
     if request.spec is not None:
-        former = None if request.creates is not None else network_of(network)
+        former = None if request.creates is not None else model.network_of(network)
         check_new_network(decode_spec(network.kind, request.spec, network.state), former)
     if request.action == "reshape" and request.spec is None:
         allowed = f"a spec with the subnets that {network.id!r}, which is {network.state}, is to have"
         raise BadInput("spec", None, allowed, state=network.state)
+
+
+# --- adopted machines ------------------------------------------------------------------------------------------------
+
+
+def with_adopted_groups(request: Request, mci: Object) -> Request:
+    """Return the request of an adoption, completed with the MCI's spec: a subgroup for each that the machines name."""
+    state = None if request.creates is not None else mci.state
+    try:
+        adoption = msgspec.json.decode(request.args, type=model.Adoption)
+    except msgspec.ValidationError as error:
+        raise bad_input(error, model.Adoption, "args", state=state) from error
+    if not 1 <= len(adoption.machines) <= MAX_VMS:
+        raise BadInput("args.machines", len(adoption.machines), f"from 1 to {MAX_VMS} machines", state=state)
+    seen: set[tuple[str, str]] = set()
+    for number, machine in enumerate(adoption.machines):
+        field = f"args.machines[{number}]"
+        naming.check_text(f"{field}.native_id", machine.native_id, 1, 500)
+        check_user(f"{field}.user", machine.user, state)
+        if MCI_NAME.match(machine.group) is None or machine.group != machine.group.lower():
+            raise BadInput(f"{field}.group", machine.group, f"{MCI_NAME_RULE}, in lower case", state=state)
+        if _machine(machine) in seen:
+            raise BadInput(f"{field}.native_id", machine.native_id, "named once", state=state)
+        seen.add(_machine(machine))
+    was: model.MciSpec = (
+        decode_spec(mci.kind, request.spec or EMPTY) if request.creates is not None else model.mci_of(mci)
+    )
+    known = {group.name: group for group in was.groups}
+    for name, count in Counter(machine.group for machine in adoption.machines).items():
+        first = next(machine for machine in adoption.machines if machine.group == name)
+        group = known.get(name) or model.SubGroup(name, 0, "", "", first.connection, user=first.user)
+        if any(machine.connection != group.connection for machine in adoption.machines if machine.group == name):
+            allowed = f"of one connection: subgroup {name!r} is at {group.connection!r}"
+            raise BadInput("args.machines", name, allowed, state=state)
+        known[name] = replace(group, size=group.size + count)
+    return replace(request, spec=to_json(replace(was, groups=tuple(known.values()))))
+
+
+def _machine(machine: model.MachineToAdopt) -> tuple[str, str]:
+    return machine.connection, machine.native_id
+
+
+async def check_deregistration(uow: UnitOfWork, request: Request, mci: Object) -> None:
+    """Refuse a deregistration that names no VMs, or a protected one: its machine would be released all the same."""
+    try:
+        wanted = msgspec.json.decode(request.args, type=model.Deregistration)
+    except msgspec.ValidationError as error:
+        raise bad_input(error, model.Deregistration, "args", state=mci.state) from error
+    if not wanted.vms:
+        raise BadInput("args.vms", [], f"the names of VMs of {mci.id!r}", state=mci.state)
+    for vm in await uow.peek([Key(mci.ns, model.vm_id(mci.id, name)) for name in wanted.vms]):
+        if vm is not None and request.actor in PEOPLE:
+            await require_no_flag(uow, request.action, vm)

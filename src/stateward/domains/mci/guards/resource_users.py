@@ -5,23 +5,13 @@ grow share the record of the namespace (`in_namespace`). A removal excludes that
 overlooks none. The VMs of an MCI's operation need no lock, because the MCI is a user until they are stored.
 """
 
+from stateward.domains.mci import model
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.guards.connection_grants import homes_of
 from stateward.domains.mci.guards.deployment_guard import namespace_key
 from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.handlers.prerequisites import with_prerequisite_names
 from stateward.domains.mci.lifecycle import FORGET, MCI, SECURITY_GROUP, VM, VNET, MciState, VmState
-from stateward.domains.mci.model import (
-    RESOURCE_TYPES,
-    SubGroup,
-    VmSpec,
-    mci_of,
-    named_resources,
-    network_of,
-    resource_identity,
-    security_group_of,
-    vm_of,
-)
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
 from stateward.engine.unit_of_work import UnitOfWork
@@ -33,7 +23,7 @@ GROWING_STATES = tuple(state.word for state in (MciState.PREPARING, MciState.PRE
 
 LIVING_STATES = tuple(state.word for state in VmState if state != VmState.TERMINATED)
 
-Users = list[tuple[str, SubGroup | VmSpec]]
+Users = list[tuple[str, model.SubGroup | model.VmSpec]]
 """VMs, and subgroups of MCIs that are about to create VMs; with the id of the VM or the MCI."""
 
 
@@ -43,7 +33,17 @@ def only_unused(guard: Guard) -> Guard:
     async def both(uow: UnitOfWork, request: Request, record: Object) -> Request | None:
         completed = await guard(uow, request, record)
         if request.action in ("delete", "remove"):
-            await _require_unused(uow, request, record)
+            resource_type, _, name = record.id.partition(":")
+            users = [
+                id_
+                for id_, user in await _find_users(uow, request, record)
+                if name in model.named_resources(user)[resource_type]
+            ]
+            if record.kind == VNET.kind:
+                groups = await uow.peek_selected(Selector(record.ns, SECURITY_GROUP.kind))
+                users += [group.id for group in groups if model.security_group_of(group).network == name]
+            if users:
+                raise InUse(f"{resource_type} {name!r}", list(dict.fromkeys(users)))
         elif request.action == "reshape" and record.kind == VNET.kind and FORGET not in request.facts:
             await _require_unused_subnets(uow, request, record)
         return completed
@@ -51,21 +51,9 @@ def only_unused(guard: Guard) -> Guard:
     return both
 
 
-async def _require_unused(uow: UnitOfWork, request: Request, resource: Object) -> None:
-    resource_type, _, name = resource.id.partition(":")
-    users = [
-        id_ for id_, user in await _find_users(uow, request, resource) if name in named_resources(user)[resource_type]
-    ]
-    if resource.kind == VNET.kind:
-        groups = await uow.peek_selected(Selector(resource.ns, SECURITY_GROUP.kind))
-        users += [group.id for group in groups if security_group_of(group).network == name]
-    if users:
-        raise InUse(f"{resource_type} {name!r}", list(dict.fromkeys(users)))
-
-
 async def _require_unused_subnets(uow: UnitOfWork, request: Request, network: Object) -> None:
     """Refuse to remove subnets with VMs; a VM that names no subnet is in the first one."""
-    was, becomes = network_of(network), decode_spec(network.kind, request.spec or network.spec, network.state)
+    was, becomes = model.network_of(network), decode_spec(network.kind, request.spec or network.spec, network.state)
     kept = {planned.name for planned in becomes.subnets}
     removed = [former.name for former in was.subnets if former.name not in kept]
     if not removed:
@@ -88,10 +76,10 @@ async def _find_users(uow: UnitOfWork, request: Request, record: Object) -> User
     for mci in mcis:
         if _counts(mci, request):
             users += [(mci.id, group) for group in await _named_groups(uow, mci)]
-    place = resource_identity(record) if record.kind in RESOURCE_TYPES else None
+    place = model.resource_identity(record) if record.kind in model.RESOURCE_TYPES else None
     labels = () if place is None else (("provider", place.provider), ("region", place.region))
     vms = await uow.peek_selected(Selector(record.ns, VM.kind, states=LIVING_STATES, labels=labels))
-    return users + [(vm.id, vm_of(vm)) for vm in vms]
+    return users + [(vm.id, model.vm_of(vm)) for vm in vms]
 
 
 def _counts(growing: Object, request: Request) -> bool:
@@ -101,12 +89,12 @@ def _counts(growing: Object, request: Request) -> bool:
     """
     if request.parent is not None:
         return growing.op != request.parent
-    return growing.state != MciState.PREPARED or not mci_of(growing).hold
+    return growing.state != MciState.PREPARED or not model.mci_of(growing).hold
 
 
-async def _named_groups(uow: UnitOfWork, record: Object) -> list[SubGroup]:
+async def _named_groups(uow: UnitOfWork, record: Object) -> list[model.SubGroup]:
     """Return the subgroups of an MCI with the names of all resources that their VMs use; adopted machines use none."""
-    mci = mci_of(record)
+    mci = model.mci_of(record)
     groups = [group for group in mci.groups if group.spec]
     homes = await homes_of(uow, record.ns, groups)
     return [with_prerequisite_names(record.ns, mci, group, group.connection or homes[group.spec]) for group in groups]

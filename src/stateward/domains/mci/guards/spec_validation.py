@@ -13,21 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stateward.domains.mci import model
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SETTING, SPEC, SSH_KEY, VM, VNET
-from stateward.domains.mci.model import (
-    CloudConnection,
-    ImageRecord,
-    KeySpec,
-    MciSpec,
-    NetworkSpec,
-    PostCommand,
-    SecurityGroupSpec,
-    SpecRecord,
-    SubGroup,
-    TumblebugSetting,
-    VmSpec,
-    record_id,
-)
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.engine import Request
 from stateward.engine.kind_types import require_known_fields
@@ -39,7 +26,7 @@ from stateward.validation_texts import bad_input
 
 MADE_BY_COMMAND = "`stateward mci create -f FILE` creates an MCI with its VMs, and needs less"
 PLACE = ("name", "uid", "connection", "provider", "region")
-OF_VM = tuple(name for name in VmSpec.__struct_fields__ if name not in ("label", "description"))
+OF_VM = tuple(name for name in model.VmSpec.__struct_fields__ if name not in ("label", "description"))
 
 
 class SpecForm(Struct, frozen=True):
@@ -53,15 +40,15 @@ class SpecForm(Struct, frozen=True):
 
 SPEC_FORMS = {
     #                         record       id prefix         the name   immutable
-    MCI.kind:            SpecForm(MciSpec,     "",               "name",    ("name", "uid")),
-    VM.kind:             SpecForm(VmSpec,      None,             "name",    OF_VM),
-    VNET.kind:           SpecForm(NetworkSpec, "vNet",           "name",    PLACE),
-    SECURITY_GROUP.kind: SpecForm(SecurityGroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
-    SSH_KEY.kind:        SpecForm(KeySpec,     "sshKey",         "name",    PLACE),
-    CONNECTION.kind:     SpecForm(CloudConnection,  "connection",     "name",    ("name",)),
-    SPEC.kind:           SpecForm(SpecRecord,        "spec",           "id",      ("id",)),
-    IMAGE.kind:          SpecForm(ImageRecord,       "image",          "id",      ("id",)),
-    SETTING.kind:        SpecForm(TumblebugSetting,           "setting",        "name",    ("name",)),
+    MCI.kind:            SpecForm(model.MciSpec,     "",               "name",    ("name", "uid")),
+    VM.kind:             SpecForm(model.VmSpec,      None,             "name",    OF_VM),
+    VNET.kind:           SpecForm(model.NetworkSpec, "vNet",           "name",    PLACE),
+    SECURITY_GROUP.kind: SpecForm(model.SecurityGroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
+    SSH_KEY.kind:        SpecForm(model.KeySpec,     "sshKey",         "name",    PLACE),
+    CONNECTION.kind:     SpecForm(model.CloudConnection,  "connection",     "name",    ("name",)),
+    SPEC.kind:           SpecForm(model.SpecRecord,        "spec",           "id",      ("id",)),
+    IMAGE.kind:          SpecForm(model.ImageRecord,       "image",          "id",      ("id",)),
+    SETTING.kind:        SpecForm(model.TumblebugSetting,           "setting",        "name",    ("name",)),
 }  # fmt: skip
 
 
@@ -74,13 +61,17 @@ def check_spec(request: Request, record: Object) -> None:
     """Refuse a spec of the wrong form; most requests have no spec."""
     if request.creates is not None:
         want = _decode_new_spec(record.kind, request.spec or EMPTY)
-        _check_name(SPEC_FORMS[record.kind], want, record)
+        form = SPEC_FORMS[record.kind]
+        name = getattr(want, form.named)
+        wanted = record.id if form.before is None else model.record_id(form.before, name) if form.before else name
+        if record.id != wanted:
+            raise BadInput("id", record.id, f"{wanted!r}, the id that follows from its spec")
     elif request.spec is not None:
         want = decode_spec(record.kind, request.spec, record.state)
         _check_fixed(SPEC_FORMS[record.kind], want, record)
     else:
         return
-    if isinstance(want, VmSpec):
+    if isinstance(want, model.VmSpec):
         check_user("spec.user", want.user)
     # The domain writes most specs itself, and such a spec has no other fields: of 400 subgroups, that is seen sooner.
     if request.parent is None and to_json(want) != request.spec:
@@ -114,13 +105,6 @@ def _decode(record: type[Struct], spec: str) -> Struct:
     return msgspec.json.decode(spec, type=record)
 
 
-def _check_name(form: SpecForm, want: Any, record: Object) -> None:  # noqa: ANN401
-    name = getattr(want, form.named)
-    wanted = record.id if form.before is None else record_id(form.before, name) if form.before else name
-    if record.id != wanted:
-        raise BadInput("id", record.id, f"{wanted!r}, the id that follows from its spec")
-
-
 def _check_fixed(form: SpecForm, want: Any, record: Object) -> None:  # noqa: ANN401
     was = decode_spec(record.kind, record.spec)
     for name in form.fixed:
@@ -142,7 +126,7 @@ def check_user(field: str, name: str, state: str | None = None) -> str:
     return name
 
 
-def _check_phases(field: str, phases: Sequence[PostCommand], state: str | None) -> None:
+def _check_phases(field: str, phases: Sequence[model.PostCommand], state: str | None) -> None:
     for number, phase in enumerate(phases):
         check_user(f"{field}[{number}].user", phase.user, state)
 
@@ -154,7 +138,7 @@ MCI_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
 MCI_NAME_RULE = "1 to 100 letters, digits, - and +, of which the first is a letter"
 
 
-def check_mci_spec(wanted: MciSpec) -> None:
+def check_mci_spec(wanted: model.MciSpec) -> None:
     """Refuse an MCI that could not be created or controlled."""
     if MCI_NAME.match(wanted.name) is None:
         raise BadInput("spec.name", wanted.name, MCI_NAME_RULE)
@@ -164,7 +148,7 @@ def check_mci_spec(wanted: MciSpec) -> None:
     check_new_subgroups(wanted.groups)
 
 
-def check_new_subgroups(groups: Sequence[SubGroup], state: str | None = None) -> None:
+def check_new_subgroups(groups: Sequence[model.SubGroup], state: str | None = None) -> None:
     """Refuse new subgroups that could not be created; `state` is the state of their MCI."""
     checked_keys: set[str] = set()  # most subgroups have the same one
     for number, group in enumerate(groups):

@@ -38,7 +38,15 @@ class AdoptionHandlers:
     async def adopt(self, job: Job) -> Ending:
         """Claim a machine, put the VM's key on it, and wait until a listing shows it at rest."""
         client = await self._adopting_client_of(vm_of(job.claim.object).connection, job.claim.work.lane, job.ns)
-        await self._claim(job)
+        vm = vm_of(job.claim.object)
+        wanted = MachineClaim(vm.adopted, machine_of(job.claim.object)[0], job.ns, job.object, vm.uid)
+        try:
+            held = await claim_machine(self.engine, wanted)
+        except Denied as error:
+            raise Temporary(f"machine {vm.adopted} is being claimed by another VM: {error}") from error
+        if held is not None:
+            whose = f"VM {held.vm} of this namespace" if held.ns == job.ns else "a VM of another namespace"
+            raise Permanent(f"machine {vm.adopted} has been adopted by {whose}")
         handle = _handle(job)
         raise_for_outcome(await client.adopt(handle, watch_vm_call(job, "adopt", handle.key)))
         # A listing from here on shows whether another server has replaced the key in the same moment.
@@ -73,17 +81,6 @@ class AdoptionHandlers:
         client, uid = await self._client_of(vm_of(record).connection, vm_of(record).lane), vm_of(record).uid
         raise_for_outcome(await client.release(MachineHandle(uid, machine_of(record)[1] or None)))
         return ReleasedKey(client, uid, client.clock())
-
-    async def _claim(self, job: Job) -> None:
-        vm = vm_of(job.claim.object)
-        wanted = MachineClaim(vm.adopted, machine_of(job.claim.object)[0], job.ns, job.object, vm.uid)
-        try:
-            held = await claim_machine(self.engine, wanted)
-        except Denied as error:
-            raise Temporary(f"machine {vm.adopted} is being claimed by another VM: {error}") from error
-        if held is not None:
-            whose = f"VM {held.vm} of this namespace" if held.ns == job.ns else "a VM of another namespace"
-            raise Permanent(f"machine {vm.adopted} has been adopted by {whose}")
 
 
 async def wait_until_unlisted(released: ReleasedKey) -> None:

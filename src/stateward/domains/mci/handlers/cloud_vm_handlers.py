@@ -12,6 +12,7 @@ from math import inf
 
 from msgspec import Struct
 
+from stateward import drivers
 from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
 from stateward.domains.mci.handlers.adoption_handlers import AdoptionHandlers
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
@@ -31,19 +32,6 @@ from stateward.domains.mci.provider.evidence import EVENT_STATES as EXPECTED
 from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.domains.mci.provider.vm_waiting import ClientOf, GrantedClientOf, wait_for_evidence, watch_vm_call
 from stateward.domains.mci.remote.host_key_pins import BASTION_LABEL, HOST_KEY_LABEL
-from stateward.drivers import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    CallThrottled,
-    MachineAction,
-    MachineHandle,
-    MachineSpec,
-    MachineState,
-    Outcome,
-    RefusalReason,
-    TransientFailure,
-)
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary, Unknown
 from stateward.engine.kinds import Guard
 from stateward.lifecycle import CONTROLLER, PROVIDER
@@ -65,14 +53,14 @@ ACCEPTED = "accepted"
 NEVER_SHOWN = (VmState.CREATING, VmState.UNDEFINED)
 """The states of VMs whose machines may exist although no listing has shown them."""
 
-AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
+AT_REST = (drivers.MachineState.RUNNING, drivers.MachineState.SUSPENDED)
 
 MACHINE_ACTIONS = {
-    "suspend": MachineAction.SUSPEND,
-    "resume": MachineAction.RESUME,
-    "reboot": MachineAction.REBOOT,
-    "terminate": MachineAction.TERMINATE,
-    "delete": MachineAction.TERMINATE,
+    "suspend": drivers.MachineAction.SUSPEND,
+    "resume": drivers.MachineAction.RESUME,
+    "reboot": drivers.MachineAction.REBOOT,
+    "terminate": drivers.MachineAction.TERMINATE,
+    "delete": drivers.MachineAction.TERMINATE,
 }
 
 
@@ -122,32 +110,34 @@ class CloudVmHandlers:
         called = client.clock()
         if not job.result_of(ACCEPTED):
             outcome = await self._act(client, MACHINE_ACTIONS[job.action], job, vm)
-            if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
-                return await self._after_refusal(client, job, vm, outcome)
+            if isinstance(outcome, drivers.CallRefused) and outcome.why in (
+                drivers.RefusalReason.NOT_FOUND,
+                drivers.RefusalReason.CONFLICT,
+            ):
+                # the action is done if its goal is reached, otherwise it has failed
+                evidence = conclusive(job.action, await client.observe(vm.uid), _begun_at(client, job))
+                if evidence.existence is Existence.UNKNOWN:
+                    raise Temporary(f"{outcome.message}; and {evidence.problem}")
+                if may_appear(evidence, _created_before(client, job)):
+                    raise Temporary(f"{outcome.message}; but it may be about to appear")
+                if is_reached(job.action, evidence) and job.action != "reboot":
+                    return _completed(job, evidence)
+                if (
+                    evidence.observation is not None
+                    and outcome.why is drivers.RefusalReason.CONFLICT
+                    and not is_hopeless(job.action, evidence)
+                ):
+                    raise Temporary(outcome.message)  # the machine is in a transitional state
+                raise Permanent(outcome.message)
             raise_for_outcome(outcome)
             if job.action == "reboot" and not client.driver.caps.lists_reboot_tokens:
                 await job.once(ACCEPTED, _is_accepted)
         return await self._wait(client, job, vm.uid, called)
 
-    async def _act(self, client: ProviderClient, action: MachineAction, job: Job, vm: VmTarget) -> Outcome:
+    async def _act(
+        self, client: ProviderClient, action: drivers.MachineAction, job: Job, vm: VmTarget
+    ) -> drivers.Outcome:
         return await client.act(action, _ref(job, vm), watch_vm_call(job, action, vm.uid))
-
-    async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
-        """Observe the VM after a refusal: the action is done if its goal is reached, otherwise it has failed."""
-        evidence = conclusive(job.action, await client.observe(vm.uid), _begun_at(client, job))
-        if evidence.existence is Existence.UNKNOWN:
-            raise Temporary(f"{refused.message}; and {evidence.problem}")
-        if may_appear(evidence, _created_before(client, job)):
-            raise Temporary(f"{refused.message}; but it may be about to appear")
-        if is_reached(job.action, evidence) and job.action != "reboot":
-            return _completed(job, evidence)
-        if (
-            evidence.observation is not None
-            and refused.why is RefusalReason.CONFLICT
-            and not is_hopeless(job.action, evidence)
-        ):
-            raise Temporary(refused.message)  # the machine is in a transitional state
-        raise Permanent(refused.message)
 
     async def _wait(self, client: ProviderClient, job: Job, uid: str, called: float) -> Ending:
         """Wait for the result of a call that was sent at `called`, by the client's clock."""
@@ -180,7 +170,7 @@ class CloudVmHandlers:
         if job.is_calling:
             return ObservedOutcome.UNKNOWN
         taken = bool(job.result_of(ACCEPTED)) or any(
-            isinstance(answer, CallAccepted | AlreadyDone) for answer in job.answers
+            isinstance(answer, drivers.CallAccepted | drivers.AlreadyDone) for answer in job.answers
         )
         since, shows_tokens = client.clock(), client.driver.caps.lists_reboot_tokens
 
@@ -201,8 +191,8 @@ class CloudVmHandlers:
     async def _resume_reboot(self, client: ProviderClient, job: Job, vm: VmTarget) -> None:
         """Complete a reboot whose worker died half-way: the machine would stay down."""
         shown = (await client.observe(vm.uid)).observation if job.action == "reboot" else None
-        if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not MachineState.RUNNING:
-            await self._act(client, MachineAction.REBOOT, job, vm)
+        if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not drivers.MachineState.RUNNING:
+            await self._act(client, drivers.MachineAction.REBOOT, job, vm)
 
     async def _reconcile(self, job: Job) -> str:
         """Move a VM to the provider's state, on request: a hidden operation, then one event by the provider."""
@@ -267,14 +257,15 @@ def _created_before(client: ProviderClient, job: Job) -> float:
     return -inf
 
 
-def _ref(job: Job, vm: VmTarget) -> MachineHandle:
-    return MachineHandle(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
+def _ref(job: Job, vm: VmTarget) -> drivers.MachineHandle:
+    return drivers.MachineHandle(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
 
 
 def _is_refused(job: Job) -> bool:
     """Tell whether each call of this attempt was answered and none was accepted."""
     return not job.is_calling and all(
-        isinstance(answer, CallRefused | CallThrottled | TransientFailure) for answer in job.answers
+        isinstance(answer, drivers.CallRefused | drivers.CallThrottled | drivers.TransientFailure)
+        for answer in job.answers
     )
 
 
@@ -283,8 +274,8 @@ def _completed(job: Job, evidence: Evidence) -> Ending:
     return Ending("deleted", CONTROLLER, seen=seen) if job.action == "delete" else Ending(seen=seen)
 
 
-def _machine_spec(vm: VmSpec) -> MachineSpec:
-    return MachineSpec(
+def _machine_spec(vm: VmSpec) -> drivers.MachineSpec:
+    return drivers.MachineSpec(
         key=vm.uid,
         name=f"{vm.mci}-{vm.name}",
         spec=vm.csp_spec,

@@ -14,16 +14,8 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from stateward.aio.supervise import wait_for_event
+from stateward.domains.mci import model
 from stateward.domains.mci.lifecycle import COMMAND, VmState
-from stateward.domains.mci.model import (
-    CommandInput,
-    CommandSeen,
-    CommandSpec,
-    VmCommandResult,
-    command_of,
-    vm_id,
-    vm_of,
-)
 from stateward.domains.mci.remote.begun_runs import BegunRuns
 from stateward.domains.mci.remote.command_retention import LANE_GROUP, command_lane
 from stateward.domains.mci.remote.kept_output import KeptOutput
@@ -57,12 +49,14 @@ class CommandHandlers:
 
     def kind(self, guard: Guard | None = None) -> Kind:
         """Return the kind of commands with its handler."""
-        handler = Handler(self._run, cancelled=self._end_cancelled, args=CommandInput)
+        handler = Handler(self._run, cancelled=self._end_cancelled, args=model.CommandInput)
         made_by = "`stateward mci exec MCI -- COMMAND`"
-        return Kind(COMMAND, {"run": handler}, _route, guard=guard, spec=CommandSpec, general=False, made_by=made_by)
+        return Kind(
+            COMMAND, {"run": handler}, _route, guard=guard, spec=model.CommandSpec, general=False, made_by=made_by
+        )
 
     async def _run(self, job: Job) -> Ending:
-        spec, given = command_of(job.claim.object), job.args
+        spec, given = model.command_of(job.claim.object), job.args
         began: float = await job.once("began", lambda: _as_step(job.now))
         seconds = spec.minutes * 60 - (job.now - began)
         vms = await self._vms(job, spec)
@@ -82,15 +76,15 @@ class CommandHandlers:
 
     async def _end_cancelled(self, job: Job) -> Ending:
         """End the processes of a cancelled command on all its VMs."""
-        spec = command_of(job.claim.object)
+        spec = model.command_of(job.claim.object)
         if spec.path:
             return Ending(CANCELLED, error="cancelled: the file may be on some VMs")
-        vms, order = await self._vms(job, spec), _order(job, spec, CommandInput(), END_ALL_TIMEOUT_S)
+        vms, order = await self._vms(job, spec), _order(job, spec, model.CommandInput(), END_ALL_TIMEOUT_S)
         begun = BegunRuns(job, order.id, spec.vms)
         left: dict[str, str] = {}
 
         async def end(shells: ShellGroup, vm: Object) -> None:
-            name = vm_of(vm).name
+            name = model.vm_of(vm).name
             left[name] = "there was no time to end it"
             left[name] = await shells.end(vm, order, begun)
 
@@ -101,17 +95,17 @@ class CommandHandlers:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        unsure = {name: VmCommandResult(error=f"it may still run: {why}") for name, why in left.items() if why}
+        unsure = {name: model.VmCommandResult(error=f"it may still run: {why}") for name, why in left.items() if why}
         error = "cancelled" + (f"; it may still run on {_named(sorted(unsure))}" if unsure else "")
-        return Ending(CANCELLED, error=error, seen=to_json(CommandSeen(unsure)))
+        return Ending(CANCELLED, error=error, seen=to_json(model.CommandSeen(unsure)))
 
-    async def _vms(self, job: Job, spec: CommandSpec) -> dict[str, Object]:
+    async def _vms(self, job: Job, spec: model.CommandSpec) -> dict[str, Object]:
         """Return the VMs of a command that still exist, by name; later VMs of the same names are none of them."""
-        keys = {name: Key(job.ns, vm_id(spec.mci, name)) for name in spec.vms}
+        keys = {name: Key(job.ns, model.vm_id(spec.mci, name)) for name in spec.vms}
         stored = await self._shells.engine.store.reader.objects(set(keys.values()))
         present = {name: stored[key] for name, key in keys.items() if key in stored and not stored[key].removed}
         uids = dict(zip(spec.vms, spec.uids, strict=False))
-        return {name: vm for name, vm in present.items() if vm_of(vm).uid == uids.get(name, vm_of(vm).uid)}
+        return {name: vm for name, vm in present.items() if model.vm_of(vm).uid == uids.get(name, model.vm_of(vm).uid)}
 
 
 async def _as_step(value: float) -> float:
@@ -119,13 +113,13 @@ async def _as_step(value: float) -> float:
 
 
 def _order(
-    job: Job, spec: CommandSpec, given: CommandInput, seconds: float, stream_bytes: int = MAX_OUTPUT_BYTES
+    job: Job, spec: model.CommandSpec, given: model.CommandInput, seconds: float, stream_bytes: int = MAX_OUTPUT_BYTES
 ) -> RunOrder:
     return RunOrder(job.key.id, spec.commands, spec.user, given.secrets, seconds, stream_bytes=stream_bytes)
 
 
-VmWork = Callable[[Object], Awaitable[VmCommandResult]]
-KeepResult = Callable[[VmCommandResult], VmCommandResult]
+VmWork = Callable[[Object], Awaitable[model.VmCommandResult]]
+KeepResult = Callable[[model.VmCommandResult], model.VmCommandResult]
 
 
 def _runner(shells: ShellGroup, order: RunOrder, begun: BegunRuns, stream: "OutputStream") -> VmWork:
@@ -138,17 +132,17 @@ def _copier(shells: ShellGroup, order: CopyOrder) -> VmWork:
 
 async def _on_each(
     names: Sequence[str], vms: dict[str, Object], work: VmWork, stream: "OutputStream", keep: KeepResult
-) -> dict[str, VmCommandResult]:
+) -> dict[str, model.VmCommandResult]:
     """Do something on each VM, many at once; a VM that is gone or does not run has an error instead of a result."""
-    room, results = asyncio.Semaphore(MAX_CONCURRENT), dict[str, VmCommandResult]()
+    room, results = asyncio.Semaphore(MAX_CONCURRENT), dict[str, model.VmCommandResult]()
 
     async def run_on(name: str) -> None:
         async with room:
             vm = vms.get(name)
             if vm is None:
-                results[name] = VmCommandResult(error="the VM is gone")
+                results[name] = model.VmCommandResult(error="the VM is gone")
             elif vm.state != VmState.RUNNING:
-                results[name] = VmCommandResult(error=f"the VM is {vm.state}")
+                results[name] = model.VmCommandResult(error=f"the VM is {vm.state}")
             else:
                 results[name] = keep(await work(vm))
             stream.done += 1
@@ -159,8 +153,8 @@ async def _on_each(
     return results
 
 
-def _ending(spec: CommandSpec, results: dict[str, VmCommandResult]) -> Ending:
-    seen = to_json(CommandSeen({name: results[name] for name in spec.vms}))
+def _ending(spec: model.CommandSpec, results: dict[str, model.VmCommandResult]) -> Ending:
+    seen = to_json(model.CommandSeen({name: results[name] for name in spec.vms}))
     failed = [name for name in spec.vms if results[name].error]
     if not failed:
         return Ending(seen=seen)
@@ -195,7 +189,7 @@ class SecretMask:
         return len(text)  # nothing but secrets
 
 
-def _masked(result: VmCommandResult, mask: SecretMask) -> VmCommandResult:
+def _masked(result: model.VmCommandResult, mask: SecretMask) -> model.VmCommandResult:
     runs = tuple(replace(run, written=mask(run.written), stderr=mask(run.stderr)) for run in result.runs)
     return replace(result, runs=runs, error=mask(result.error))
 
@@ -253,7 +247,7 @@ class OutputStream:
             self._lines.append(f"{vm}{mark}: {line[start : start + MAX_LINE_CHARS]}")
             self._pending += len(self._lines[-1])
 
-    def with_unstreamed(self, vm: str, result: VmCommandResult) -> VmCommandResult:
+    def with_unstreamed(self, vm: str, result: model.VmCommandResult) -> model.VmCommandResult:
         """Return a result that tells how much of the output of its VM is not in this stream."""
         return replace(result, unstreamed=result.unstreamed + self._left_out[vm])
 
@@ -274,13 +268,7 @@ class OutputStream:
             await self._flush()
 
     async def _flush(self) -> None:
-        piece = self._take_piece()
-        if piece or self._told < self.done:
-            self._told = self.done
-            await self._job.progress(piece, self.done, self._total)
-
-    def _take_piece(self) -> str:
-        """Return the next lines, up to the size of a piece; lines that are too many have not been added."""
+        # the next lines, up to the size of a piece; lines that are too many have not been added
         taken, size = 0, 0
         while taken < len(self._lines) and (taken == 0 or size + len(self._lines[taken]) < MAX_PIECE_CHARS):
             size += len(self._lines[taken]) + 1
@@ -288,4 +276,6 @@ class OutputStream:
         self._pending -= sum(map(len, self._lines[:taken]))
         piece, self._lines = "\n".join(self._lines[:taken]), self._lines[taken:]
         self._streamed += max(len(piece), 1 if taken else 0)
-        return piece
+        if piece or self._told < self.done:
+            self._told = self.done
+            await self._job.progress(piece, self.done, self._total)

@@ -10,33 +10,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stateward.domains.mci import model, vm_placement
 from stateward.domains.mci.control.status_rollup import rollup_event
 from stateward.domains.mci.handlers.adopted_vms import AdoptedVms
 from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_commands
 from stateward.domains.mci.handlers.prerequisites import Prerequisites, with_prerequisite_names
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
-from stateward.domains.mci.model import (
-    Adoption,
-    Deregistration,
-    MciSeen,
-    MciSpec,
-    Scale,
-    SubGroup,
-    VmSpec,
-    mci_of,
-    vm_id,
-    vm_of,
-)
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.remote.vm_shells import VmShells
-from stateward.domains.mci.vm_placement import (
-    DriverOf,
-    PlacedSubGroup,
-    free_numbers,
-    make_vm_spec,
-    place_subgroups,
-    provider_refusals,
-)
 from stateward.engine import Ending, Handler, Job, Kind, Request
 from stateward.engine.kinds import Guard
 from stateward.engine.queries import list_all
@@ -61,7 +42,7 @@ class MciHandlers:
     def __init__(
         self,
         shells: VmShells,
-        driver_of: DriverOf,
+        driver_of: vm_placement.DriverOf,
         catalogue: Catalogue,
         access_key_of: Callable[[str], str],
         adopted_vms: AdoptedVms,
@@ -100,14 +81,14 @@ class MciHandlers:
     # --- creating ----------------------------------------------------------------------------------------------------
 
     async def _create(self, job: Job) -> Ending:
-        mci = mci_of(job.claim.object)
-        planned, troubles = await place_subgroups(self._catalogue, self._driver_of, job.ns, mci.groups)
+        mci = model.mci_of(job.claim.object)
+        planned, troubles = await vm_placement.place_subgroups(self._catalogue, self._driver_of, job.ns, mci.groups)
         if job.state == MciState.PREPARING:
-            refused = await job.once("refused", lambda: provider_refusals(self._driver_of, planned))
+            refused = await job.once("refused", lambda: vm_placement.provider_refusals(self._driver_of, planned))
             trouble = "; ".join([*troubles, *refused]) or await self._prerequisites.prepare(job, mci, planned)
             if trouble:
                 await self._prerequisites.undo(job, mci)
-                return Ending("failed", CONTROLLER, error=trouble, seen=to_json(MciSeen((trouble,))))
+                return Ending("failed", CONTROLLER, error=trouble, seen=to_json(model.MciSeen((trouble,))))
             await job.phase("prepared", facts=frozenset({HOLD}) if mci.hold else NO_FACTS)
         if mci.hold and job.state != MciState.CREATING:
             raise Parked
@@ -119,11 +100,13 @@ class MciHandlers:
         denied = await self._provision(
             job, mci, [(placed, list(range(1, placed.group.size + 1))) for placed in planned]
         )
-        made = [vm_id(mci.name, f"{group.name}-{number + 1}") for group in mci.groups for number in range(group.size)]
+        made = [
+            model.vm_id(mci.name, f"{group.name}-{number + 1}") for group in mci.groups for number in range(group.size)
+        ]
         return await self._apply_policy(job, mci, made, denied, troubles)
 
     async def _provision(
-        self, job: Job, mci: MciSpec, wanted: Sequence[tuple[PlacedSubGroup, list[int]]]
+        self, job: Job, mci: model.MciSpec, wanted: Sequence[tuple[vm_placement.PlacedSubGroup, list[int]]]
     ) -> dict[str, str]:
         """Create VMs; returns the denied ones with the reasons."""
         requests: list[Request] = []
@@ -133,18 +116,20 @@ class MciHandlers:
             stands_on = names.network, names.subnet, names.groups, names.key
             if stands_on not in known:  # most subgroups of a connection use the same resources
                 known[stands_on] = await self._prerequisites.native_ids(job.ns, names)
-            requests += [self._new_vm(job, mci, placed, number, known[stands_on], names) for number in numbers]
+            requests += [
+                new_vm_request(
+                    job,
+                    "create",
+                    vm_placement.make_vm_spec(
+                        mci, placed, number, job.key.id, known[stands_on], names, self._access_key_of(job.ns)
+                    ),
+                )
+                for number in numbers
+            ]
         return await job.spawn("vms", requests)
 
-    def _new_vm(
-        self, job: Job, mci: MciSpec, placed: PlacedSubGroup, number: int, parts: dict[str, str], names: SubGroup
-    ) -> Request:
-        return new_vm_request(
-            job, "create", make_vm_spec(mci, placed, number, job.key.id, parts, names, self._access_key_of(job.ns))
-        )
-
     async def _apply_policy(
-        self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
+        self, job: Job, mci: model.MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
     ) -> Ending:
         """Apply the policy to failed VMs of this operation, run the post-commands on the others, and roll up."""
         asked = await job.once("asked", lambda: _requested_sizes(mci))  # a policy may remove subgroups
@@ -155,12 +140,12 @@ class MciHandlers:
             await self._refine(job, made)
         left: dict[str, str] = await job.once("left", lambda: self._states_of(job, made))
         if all(state in BAD_STATES for state in left.values()):
-            return await self._end_without_vms(job, mci, left, MciSeen(tuple(errors), asked=asked))
+            return await self._end_without_vms(job, mci, left, model.MciSeen(tuple(errors), asked=asked))
         noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
         ran, ending = msgspec.convert(noted, PostCommandResults), await self._roll_up(job)
-        return replace(ending, seen=to_json(MciSeen(tuple(errors), ran.written, ran.failed, asked, ran.phases)))
+        return replace(ending, seen=to_json(model.MciSeen(tuple(errors), ran.written, ran.failed, asked, ran.phases)))
 
-    async def _end_without_vms(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
+    async def _end_without_vms(self, job: Job, mci: model.MciSpec, left: dict[str, str], seen: model.MciSeen) -> Ending:
         """End an operation without a working VM: an MCI that was scaled out returns to its former state."""
         undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
         ending = await self._roll_up(job) if left else undone
@@ -174,61 +159,63 @@ class MciHandlers:
         refused = [f"{id_.partition('.')[2]}: {why}" for id_, why in denied.items()]
         unplanned = list(troubles) if any(id_ not in vms and id_ not in denied for id_ in made) else []
         failed = [vms[id_] for id_ in made if id_ in vms and vms[id_].state in BAD_STATES]
-        return [*unplanned, *refused, *(f"{vm_of(vm).name}: {vm.error or vm.state}" for vm in failed)]
+        return [*unplanned, *refused, *(f"{model.vm_of(vm).name}: {vm.error or vm.state}" for vm in failed)]
 
     async def _states_of(self, job: Job, made: Sequence[str]) -> dict[str, str]:
         return {vm.id: vm.state for vm in await self._vms_among(job, made)}
 
-    async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
+    async def _post_command(self, job: Job, mci: model.MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
         running = [vm for vm in await self._vms_among(job, made) if vm.state == VmState.RUNNING]
         run = f"{job.key.id}-post"
         return msgspec.to_builtins(await run_post_commands(self._shells, job, run, mci, running))
 
     async def _withdraw(self, job: Job) -> Ending:
-        await self._prerequisites.undo(job, mci_of(job.claim.object))
+        await self._prerequisites.undo(job, model.mci_of(job.claim.object))
         return Ending("deleted", CONTROLLER)
 
     # --- scaling -----------------------------------------------------------------------------------------------------
 
     async def _scale_out(self, job: Job) -> Ending:
-        mci, scale = mci_of(job.claim.object), msgspec.json.decode(job.claim.operation.args, type=Scale)
+        mci, scale = model.mci_of(job.claim.object), msgspec.json.decode(job.claim.operation.args, type=model.Scale)
         group = next(subgroup for subgroup in mci.groups if subgroup.name == scale.group)
-        planned, troubles = await place_subgroups(self._catalogue, self._driver_of, job.ns, [group])
-        refused = await job.once("refused", lambda: provider_refusals(self._driver_of, planned))
+        planned, troubles = await vm_placement.place_subgroups(self._catalogue, self._driver_of, job.ns, [group])
+        refused = await job.once("refused", lambda: vm_placement.provider_refusals(self._driver_of, planned))
         trouble = "; ".join([*troubles, *refused]) or await self._prerequisites.prepare(job, mci, planned)
         if trouble:
             return Ending("undone", CONTROLLER, error=trouble)
         numbers = await job.once("numbers", lambda: self._new_numbers(job, scale))
         denied = await self._provision(job, mci, [(placed, numbers) for placed in planned])
-        made = [vm_id(mci.name, f"{scale.group}-{number}") for number in numbers]
+        made = [model.vm_id(mci.name, f"{scale.group}-{number}") for number in numbers]
         return await self._apply_policy(job, mci, made, denied)
 
-    async def _new_numbers(self, job: Job, scale: Scale) -> list[int]:
-        return free_numbers([vm_of(vm).name for vm in await self._vms(job)], scale.group, scale.count)
+    async def _new_numbers(self, job: Job, scale: model.Scale) -> list[int]:
+        return vm_placement.free_numbers(
+            [model.vm_of(vm).name for vm in await self._vms(job)], scale.group, scale.count
+        )
 
     async def _scale_in(self, job: Job) -> Ending:
-        scale = msgspec.json.decode(job.claim.operation.args, type=Scale)
+        scale = msgspec.json.decode(job.claim.operation.args, type=model.Scale)
         leaving = await job.once("leaving", lambda: self._leaving(job, scale))
         await self._terminate_and_remove(job, "leaving", leaving)
         return await self._roll_up(job)
 
-    async def _leaving(self, job: Job, scale: Scale) -> list[str]:
+    async def _leaving(self, job: Job, scale: model.Scale) -> list[str]:
         return choose_leaving(await self._vms(job), scale)
 
     # --- machines of others ------------------------------------------------------------------------------------------
 
     async def _adopt(self, job: Job) -> Ending:
         """Adopt machines; the records of machines that could not be adopted are removed again."""
-        wanted = msgspec.json.decode(job.claim.operation.args, type=Adoption)
+        wanted = msgspec.json.decode(job.claim.operation.args, type=model.Adoption)
         noted = await job.once("specs", lambda: self._adopted_vms.vm_specs(job, wanted, lambda: self._vms(job)))
-        specs = msgspec.convert(noted, list[VmSpec])
+        specs = msgspec.convert(noted, list[model.VmSpec])
         denied = await job.spawn("vms", [new_vm_request(job, "adopt", spec) for spec in specs])
-        made = [vm_id(spec.mci, spec.name) for spec in specs]
+        made = [model.vm_id(spec.mci, spec.name) for spec in specs]
         errors = await job.once("errors", lambda: self._errors(job, made, denied, ()))
         states: dict[str, str] = await job.once("states", lambda: self._states_of(job, made))
         failed = [id_ for id_ in made if states.get(id_) == VmState.FAILED]
         await job.spawn("remove", [self._forced_request(job, id_, "remove") for id_ in failed])
-        seen = to_json(MciSeen(tuple(errors))) if errors else None
+        seen = to_json(model.MciSeen(tuple(errors))) if errors else None
         if len(failed) + len(denied) < len(specs):
             return replace(await self._roll_up(job), seen=seen)
         event = "all failed" if job.origin not in MCI_STATES else "undone"
@@ -236,8 +223,8 @@ class MciHandlers:
 
     async def _deregister(self, job: Job) -> list[str]:
         """Take our keys off machines, which stay as they are, and remove the records of their VMs."""
-        wanted = msgspec.json.decode(job.claim.operation.args, type=Deregistration)
-        ids = [vm_id(job.object, name) for name in wanted.vms]
+        wanted = msgspec.json.decode(job.claim.operation.args, type=model.Deregistration)
+        ids = [model.vm_id(job.object, name) for name in wanted.vms]
         await job.once("released", lambda: self._adopted_vms.release(job, ids))
         await job.spawn("remove", [self._forced_request(job, id_, "remove") for id_ in ids])
         return ids
@@ -329,17 +316,17 @@ class MciHandlers:
         return [vm async for vm in list_all(self._catalogue.reader, Selector(job.ns, VM.kind, job.object))]
 
 
-async def _requested_sizes(mci: MciSpec) -> dict[str, int]:
+async def _requested_sizes(mci: model.MciSpec) -> dict[str, int]:
     return {group.name: group.size for group in mci.groups}
 
 
-def new_vm_request(job: Job, action: str, vm: VmSpec) -> Request:
+def new_vm_request(job: Job, action: str, vm: model.VmSpec) -> Request:
     """Return the request of an MCI's operation for a new VM."""
     labels = {"mci": vm.mci, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
     labels |= {"connection": vm.connection}
     creation = Creation(VM.kind, job.object, to_json(labels))
     who = job.claim.operation.who
-    return Request(job.ns, vm_id(vm.mci, vm.name), action, "", who=who, spec=to_json(vm), creates=creation)
+    return Request(job.ns, model.vm_id(vm.mci, vm.name), action, "", who=who, spec=to_json(vm), creates=creation)
 
 
 def _unhealthy_vms(mci: Object) -> list[Selector]:
@@ -348,9 +335,9 @@ def _unhealthy_vms(mci: Object) -> list[Selector]:
     return [Selector(mci.ns, VM.kind, mci.id, tuple(state.word for state in BAD_STATES))] if is_unhealthy else []
 
 
-def choose_leaving(vms: Sequence[Object], scale: Scale) -> list[str]:
+def choose_leaving(vms: Sequence[Object], scale: model.Scale) -> list[str]:
     """Choose VMs to remove: failed, undefined and terminated ones first, then the newest."""
-    group = [vm for vm in vms if vm_of(vm).group == scale.group]
+    group = [vm for vm in vms if model.vm_of(vm).group == scale.group]
     group.sort(key=lambda vm: (vm.state not in (*BAD_STATES, VmState.TERMINATED), -_vm_number(vm)))
     return [vm.id for vm in group[: scale.count]]
 

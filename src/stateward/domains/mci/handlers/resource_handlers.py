@@ -10,25 +10,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
+from stateward.domains.mci import model
 from stateward.domains.mci.control.drift import orphan_subnets
 from stateward.domains.mci.guards.object_guards import guard_key, guard_network, guard_security_group
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import (
-    MADE_FOR,
-    RESOURCE_LIFECYCLES,
-    RESOURCE_TYPES,
-    SHARED,
-    NetworkSpec,
-    ResourceSeen,
-    SecurityGroupSpec,
-    key_of,
-    network_of,
-    record_id,
-    resource_identity,
-    resource_seen,
-    security_group_of,
-    subnet_key,
-)
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import OWNED_BY
 from stateward.domains.mci.provider.vm_waiting import ClientOf, GrantedClientOf
@@ -67,10 +52,10 @@ class ResourceHandlers:
                 self._handlers(resource_type, make[resource_type]),
                 _route,
                 complete(guards[resource_type]),
-                reserved_labels=(MADE_FOR, SHARED, OWNED_BY),
+                reserved_labels=(model.MADE_FOR, model.SHARED, OWNED_BY),
                 spec_actions={"describe", "reshape"} & set(lifecycle.events),
             )
-            for resource_type, lifecycle in RESOURCE_LIFECYCLES.items()
+            for resource_type, lifecycle in model.RESOURCE_LIFECYCLES.items()
         ]
 
     def _handlers(self, resource_type: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:
@@ -84,14 +69,14 @@ class ResourceHandlers:
 
     async def _observe(self, job: Job) -> ObservedOutcome:
         """No observation tells how far an operation got, but each call on a resource is repeatable."""
-        driver = await self._driver(job, resource_identity(job.claim.object).connection)
+        driver = await self._driver(job, model.resource_identity(job.claim.object).connection)
         return (
             ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.has_resources else ObservedOutcome.REPEATABLE
         )
 
     async def _make_network(self, job: Job) -> Ending:
         """Create a network with the subnets of its spec and no others."""
-        want = network_of(job.claim.object)
+        want = model.network_of(job.claim.object)
         driver = await self._granted_driver(job, want.connection)
         network = CloudResource(ResourceKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
         native = await self._ensure(job, driver, network)
@@ -99,16 +84,18 @@ class ResourceHandlers:
         subnets: dict[str, str] = {}
         for subnet in want.subnets:
             facts = {"cidr": subnet.cidr, "zone": subnet.zone}
-            part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, subnet.name), subnet.name, native, facts)
+            part = CloudResource(
+                ResourceKind.SUBNET, model.subnet_key(want.uid, subnet.name), subnet.name, native, facts
+            )
             subnets[subnet.name] = await self._ensure(job, driver, part)
-        return Ending(seen=to_json(ResourceSeen(native, subnets)))
+        return Ending(seen=to_json(model.ResourceSeen(native, subnets)))
 
-    async def _remove_subnets(self, driver: Driver, job: Job, want: NetworkSpec, native: str) -> None:
+    async def _remove_subnets(self, driver: Driver, job: Job, want: model.NetworkSpec, native: str) -> None:
         """Delete the subnets that a network must not have: former ones and orphans."""
         wanted = {subnet.name for subnet in want.subnets}
-        for name, id_ in resource_seen(job.claim.object).subnets.items():
+        for name, id_ in model.resource_seen(job.claim.object).subnets.items():
             if name not in wanted:
-                part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
+                part = CloudResource(ResourceKind.SUBNET, model.subnet_key(want.uid, name), name, native_id=id_)
                 raise_unless_removed(await _call(job, driver.remove(part), part))
         if job.action == "create" or not driver.caps.has_resources:
             return
@@ -122,7 +109,7 @@ class ResourceHandlers:
                 raise_unless_removed(outcome)
 
     async def _make_security_group(self, job: Job) -> Ending:
-        return await self._set_rules(job, security_group_of(job.claim.object))
+        return await self._set_rules(job, model.security_group_of(job.claim.object))
 
     async def _change_rules(self, job: Job) -> Ending:
         """Give a group other rules; if that fails or is cancelled, it gets the former ones back.
@@ -130,7 +117,7 @@ class ResourceHandlers:
         Without that a rule could stay open at the provider that no record has.
         """
         previous = job.claim.operation.previous_spec or job.claim.object.spec
-        former = msgspec.json.decode(previous, type=SecurityGroupSpec)
+        former = msgspec.json.decode(previous, type=model.SecurityGroupSpec)
 
         async def restore(_result: object) -> None:
             await self._set_rules(job, former)
@@ -138,27 +125,27 @@ class ResourceHandlers:
         await job.once("keep the former rules", _nothing, undo=restore)
         return await self._make_security_group(job)
 
-    async def _set_rules(self, job: Job, want: SecurityGroupSpec) -> Ending:
+    async def _set_rules(self, job: Job, want: model.SecurityGroupSpec) -> Ending:
         """Give a group exactly the rules of a spec."""
         network = await self._seen(job.ns, "vNet", want.network)
         rules = to_json(want.rules)
         part = CloudResource(ResourceKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
         driver = await self._granted_driver(job, want.connection)
-        return Ending(seen=to_json(ResourceSeen(await self._ensure(job, driver, part))))
+        return Ending(seen=to_json(model.ResourceSeen(await self._ensure(job, driver, part))))
 
     async def _make_key(self, job: Job) -> Ending:
-        want = key_of(job.claim.object)
+        want = model.key_of(job.claim.object)
         facts = {"public_key": want.public_key} if want.public_key else {}
         part = CloudResource(ResourceKind.SSH_KEY, want.uid, want.name, facts=facts)
         driver = await self._granted_driver(job, want.connection)
-        return Ending(seen=to_json(ResourceSeen(await self._ensure(job, driver, part))))
+        return Ending(seen=to_json(model.ResourceSeen(await self._ensure(job, driver, part))))
 
     async def _delete(self, job: Job) -> None:
         resource = job.claim.object
-        where, seen = resource_identity(resource), resource_seen(resource)
-        driver, kind = await self._driver(job, where.connection), ResourceKind(RESOURCE_TYPES[resource.kind])
+        where, seen = model.resource_identity(resource), model.resource_seen(resource)
+        driver, kind = await self._driver(job, where.connection), ResourceKind(model.RESOURCE_TYPES[resource.kind])
         if kind is ResourceKind.NETWORK:
-            await self._remove_subnets(driver, job, replace(network_of(resource), subnets=()), seen.native_id)
+            await self._remove_subnets(driver, job, replace(model.network_of(resource), subnets=()), seen.native_id)
         part = CloudResource(kind, where.uid, where.name, native_id=seen.native_id)
         raise_unless_removed(await _call(job, driver.remove(part), part))
 
@@ -170,15 +157,15 @@ class ResourceHandlers:
         assert isinstance(outcome, CallAccepted | AlreadyDone)
         return outcome.native_id
 
-    async def _seen(self, ns: str, resource_type: str, name: str) -> ResourceSeen:
-        record = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
+    async def _seen(self, ns: str, resource_type: str, name: str) -> model.ResourceSeen:
+        record = await self._catalogue.reader.object(Key(ns, model.record_id(resource_type, name)))
         if record is None or record.removed:
             raise Permanent(f"there is no {resource_type} {name!r}")
         if record.state == ResourceState.ERROR:
             raise Permanent(f"{resource_type} {name!r} is {record.state}: {record.error or 'no reason is known'}")
         if record.state != ResourceState.AVAILABLE:
             raise Temporary(f"{resource_type} {name!r} is {record.state}")
-        return resource_seen(record)
+        return model.resource_seen(record)
 
     async def _granted_driver(self, job: Job, connection: str) -> Driver:
         return (await self._granted_client_of(connection, job.claim.work.lane, job.ns)).driver
@@ -197,7 +184,7 @@ async def _call(job: Job, call: Awaitable[Outcome], part: CloudResource) -> Outc
 
 
 def _route(resource: Object, _action: str) -> Route:
-    where = resource_identity(resource)
+    where = model.resource_identity(resource)
     return Route(where.provider, f"{where.provider}/{where.region}")
 
 

@@ -11,17 +11,8 @@ from functools import cache
 
 from msgspec.structs import replace
 
+from stateward.domains.mci import model
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, SPEC
-from stateward.domains.mci.model import (
-    DEPLOYMENT_NS,
-    CloudConnection,
-    ImageRecord,
-    SpecRecord,
-    connection_record,
-    image_record,
-    record_id,
-    spec_record,
-)
 from stateward.drivers.process.shell_machine import NAMED_SIZES
 from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS, SimulatedSpec
 from stateward.engine.queries import list_all
@@ -31,7 +22,7 @@ from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 
-LOCAL = CloudConnection("local", "local", "here", driver="process")
+LOCAL = model.CloudConnection("local", "local", "here", driver="process")
 LOCAL_IMAGE = "sh"
 
 USERS = {
@@ -46,10 +37,10 @@ USERS = {
 """Login users of images, by a word in the name of the image or of its operating system."""
 
 
-def _built_in() -> Iterator[CloudConnection]:
+def _built_in() -> Iterator[model.CloudConnection]:
     for provider, regions in REGIONS.items():
         for region in regions:
-            yield CloudConnection(f"{provider}-{region}".lower(), provider, region)
+            yield model.CloudConnection(f"{provider}-{region}".lower(), provider, region)
     yield LOCAL
 
 
@@ -59,7 +50,7 @@ BUILT_IN = {connection.name: connection for connection in _built_in()}
 BUILT_IN_LANES = frozenset(connection.lane for connection in BUILT_IN.values())
 
 
-def _is_local(connection: CloudConnection) -> bool:
+def _is_local(connection: model.CloudConnection) -> bool:
     return (connection.name, connection.lane, connection.driver) == (LOCAL.name, LOCAL.lane, LOCAL.driver)
 
 
@@ -75,7 +66,7 @@ class Catalogue:
     def __init__(self, on_host: Callable[[str], bool], *, local: bool = True) -> None:
         self._on_host, self._local = on_host, local
         self._known: dict[Key, Object | None] | None = None
-        self._found: dict[str, CloudConnection | None] | None = None
+        self._found: dict[str, model.CloudConnection | None] | None = None
         self._uow: UnitOfWork | None = None
 
     def snapshot(self) -> "Catalogue":
@@ -113,52 +104,54 @@ class Catalogue:
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    async def connection(self, name: str) -> CloudConnection:
+    async def connection(self, name: str) -> model.CloudConnection:
         """Return an enabled connection, or raise."""
         connection = await self._find_connection(name)
         if connection is None or not connection.enabled:
             raise UnknownName("connection", name, [other.name for other in await self.connections()])
         return connection
 
-    async def connection_of_machines(self, name: str) -> CloudConnection:
+    async def connection_of_machines(self, name: str) -> model.CloudConnection:
         """Return a connection, enabled or not, or raise: its machines can be terminated in any case."""
         return await self._find_connection(name) or await self.connection(name)
 
-    async def stored_connection(self, name: str) -> tuple[CloudConnection, int]:
+    async def stored_connection(self, name: str) -> tuple[model.CloudConnection, int]:
         """Return a connection as it is stored now, enabled or not, with the version of its record, or raise."""
-        stored = await self.reader.object(Key(DEPLOYMENT_NS, record_id("connection", name)))
+        stored = await self.reader.object(Key(model.DEPLOYMENT_NS, model.record_id("connection", name)))
         connection = self.read_connection(name, stored) or await self.connection(name)
         return connection, 0 if stored is None else stored.version
 
-    async def _find_connection(self, name: str) -> CloudConnection | None:
+    async def _find_connection(self, name: str) -> model.CloudConnection | None:
         if self._found is not None and name in self._found:
             return self._found[name]
-        connection = self.read_connection(name, await self.record(Key(DEPLOYMENT_NS, record_id("connection", name))))
+        connection = self.read_connection(
+            name, await self.record(Key(model.DEPLOYMENT_NS, model.record_id("connection", name)))
+        )
         if self._found is not None:
             self._found[name] = connection
         return connection
 
-    async def connections(self) -> list[CloudConnection]:
+    async def connections(self) -> list[model.CloudConnection]:
         """Return all enabled connections, sorted by name."""
         return [connection for connection in await self.all_connections() if connection.enabled]
 
-    async def all_connections(self) -> list[CloudConnection]:
+    async def all_connections(self) -> list[model.CloudConnection]:
         """Return all connections, sorted by name, including disabled and removed ones."""
         known = {name: self._resolve(built_in) for name, built_in in BUILT_IN.items()}
         if self._uow is not None:  # only hints in errors need this list: a transaction lists no records for them
             return list(known.values())
-        async for record in list_all(self.reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
-            connection = connection_record(record)
+        async for record in list_all(self.reader, Selector(model.DEPLOYMENT_NS, CONNECTION.kind)):
+            connection = model.connection_record(record)
             known[connection.name] = self._resolve(connection)
         return [known[name] for name in sorted(known)]
 
-    def read_connection(self, name: str, record: Object | None) -> CloudConnection | None:
+    def read_connection(self, name: str, record: Object | None) -> model.CloudConnection | None:
         """Return the connection of a record, else the built-in connection of this name, else None."""
         if record is not None and not record.removed:
-            return self._resolve(connection_record(record))
+            return self._resolve(model.connection_record(record))
         return self._resolve(BUILT_IN[name]) if name in BUILT_IN else None
 
-    def _resolve(self, connection: CloudConnection) -> CloudConnection:
+    def _resolve(self, connection: model.CloudConnection) -> model.CloudConnection:
         """Return a connection with its driver's default namespaces, and disabled if the configuration disables it."""
         namespaces = connection.namespaces
         if namespaces is None:
@@ -168,21 +161,21 @@ class Catalogue:
 
     # --- specs and images --------------------------------------------------------------------------------------------
 
-    async def spec(self, ns: str, id_: str) -> SpecRecord:
+    async def spec(self, ns: str, id_: str) -> model.SpecRecord:
         """Return a spec that is registered in the namespace, or a built-in one."""
-        record = await self.record(Key(ns, record_id("spec", id_)))
+        record = await self.record(Key(ns, model.record_id("spec", id_)))
         if record is not None and not record.removed:
-            return spec_record(record)
+            return model.spec_record(record)
         spec = find_known_spec(id_)
         if spec is None:
             raise BadInput("specId", id_, "a registered spec, or {provider}+{region}+{name} of a known one")
         return spec
 
-    async def image(self, ns: str, id_: str, connection: CloudConnection) -> ImageRecord:
+    async def image(self, ns: str, id_: str, connection: model.CloudConnection) -> model.ImageRecord:
         """Return an image that can be used at a connection."""
-        record = await self.record(Key(ns, record_id("image", id_)))
+        record = await self.record(Key(ns, model.record_id("image", id_)))
         if record is not None and not record.removed:
-            image = image_record(record)
+            image = model.image_record(record)
             if image.connection not in ("", connection.name):
                 raise BadInput("imageId", id_, f"an image of connection {connection.name}, not {image.connection}")
             return image
@@ -191,23 +184,23 @@ class Catalogue:
             raise BadInput("imageId", id_, f"an image known at {connection.name}")
         return known
 
-    async def specs(self, ns: str) -> list[SpecRecord]:
+    async def specs(self, ns: str) -> list[model.SpecRecord]:
         """Return the specs registered in a namespace."""
-        return [spec_record(record) async for record in list_all(self.reader, Selector(ns, SPEC.kind))]
+        return [model.spec_record(record) async for record in list_all(self.reader, Selector(ns, SPEC.kind))]
 
-    async def images(self, ns: str) -> list[ImageRecord]:
+    async def images(self, ns: str) -> list[model.ImageRecord]:
         """Return the images registered in a namespace."""
-        return [image_record(record) async for record in list_all(self.reader, Selector(ns, IMAGE.kind))]
+        return [model.image_record(record) async for record in list_all(self.reader, Selector(ns, IMAGE.kind))]
 
 
-def known_specs(connection: CloudConnection) -> list[SpecRecord]:
+def known_specs(connection: model.CloudConnection) -> list[model.SpecRecord]:
     """Return the built-in specs of a connection."""
     if connection.driver == "process":
         sizes = [SimulatedSpec(name, size.processors, size.mib / 1024, 0.0) for name, size in NAMED_SIZES.items()]
     else:
         sizes = list(SPECS.get(connection.provider, ()))
     return [
-        SpecRecord(
+        model.SpecRecord(
             f"{connection.provider}+{connection.region}+{size.name}",
             connection.name,
             size.name,
@@ -222,28 +215,28 @@ def known_specs(connection: CloudConnection) -> list[SpecRecord]:
     ]
 
 
-def known_images(connection: CloudConnection) -> list[ImageRecord]:
+def known_images(connection: model.CloudConnection) -> list[model.ImageRecord]:
     """Return the built-in images of a connection."""
     if connection.driver == "process":
-        return [ImageRecord(LOCAL_IMAGE, connection.name, LOCAL_IMAGE, "a process group")]
+        return [model.ImageRecord(LOCAL_IMAGE, connection.name, LOCAL_IMAGE, "a process group")]
     return [
-        ImageRecord(image.name, connection.name, image.name, image.system)
+        model.ImageRecord(image.name, connection.name, image.name, image.system)
         for image in IMAGES.get(connection.provider, ())
     ]
 
 
-def find_known_spec(id_: str) -> SpecRecord | None:
+def find_known_spec(id_: str) -> model.SpecRecord | None:
     """Return a built-in spec by its full name."""
     return _built_in_specs().get(id_)
 
 
 @cache
-def _built_in_specs() -> dict[str, SpecRecord]:
+def _built_in_specs() -> dict[str, model.SpecRecord]:
     """Return all built-in specs by id: 400 subgroups look up 400 of them, several times."""
     return {spec.id: spec for connection in BUILT_IN.values() for spec in known_specs(connection)}
 
 
-def _known_image(id_: str, connection: CloudConnection) -> ImageRecord | None:
+def _known_image(id_: str, connection: model.CloudConnection) -> model.ImageRecord | None:
     """Find a built-in image by its name or operating system, in full (`{provider}+{region}+{name}`) or short."""
     *place, name = id_.lower().split("+")
     if place != [connection.provider.lower(), connection.region.lower()][: len(place)]:
@@ -254,7 +247,7 @@ def _known_image(id_: str, connection: CloudConnection) -> ImageRecord | None:
     return None
 
 
-def login_user(image: ImageRecord, connection: CloudConnection) -> str:
+def login_user(image: model.ImageRecord, connection: model.CloudConnection) -> str:
     """Return the login user of an image, or an empty text if it is not known."""
     system = f"{image.system} {image.csp_name}".lower()
     if connection.driver == "process":

@@ -82,22 +82,17 @@ def encrypt_for(recipient: RSAPublicKey, private: str) -> str:
 
 def open_encrypted(encrypted: bytes, identity: bytes) -> str:
     """Return the private key in CMS; `identity` is the private key that it was encrypted for."""
-    key = _load_private(identity)
+    load = load_ssh_private_key if b"BEGIN OPENSSH" in identity else load_pem_private_key
     try:
-        return pkcs7_decrypt_pem(encrypted, _certificate(key.public_key()), key, []).decode()
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadInput("--identity", None, f"{IDENTITY} ({error})") from None
-
-
-def _load_private(text: bytes) -> RSAPrivateKey:
-    load = load_ssh_private_key if b"BEGIN OPENSSH" in text else load_pem_private_key
-    try:
-        key = load(text, None)
+        key = load(identity, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, RSAPrivateKey):
         raise BadInput("--identity", None, IDENTITY)
-    return key
+    try:
+        return pkcs7_decrypt_pem(encrypted, _certificate(key.public_key()), key, []).decode()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadInput("--identity", None, f"{IDENTITY} ({error})") from None
 
 
 def _certificate(public: RSAPublicKey) -> Certificate:

@@ -11,23 +11,11 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
+from stateward import drivers
 from stateward.aio.coalescer import CallCoalescer, CallWitness
 from stateward.aio.supervise import wait_for_event
 from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.domains.mci.provider.presence_log import PresenceLog
-from stateward.drivers import (
-    CallRefused,
-    CallUnanswered,
-    Driver,
-    MachineAction,
-    MachineAdopter,
-    MachineHandle,
-    MachineListing,
-    MachineSpec,
-    Outcome,
-    RefusalReason,
-    ResourceListing,
-)
 from stateward.engine import Temporary, Unknown
 
 COALESCE_S = 0.001
@@ -61,7 +49,7 @@ class ProviderClient:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: drivers.Driver,
         clock: Callable[[], float],
         *,
         tick: float = POLL_MIN_S,
@@ -72,8 +60,8 @@ class ProviderClient:
         self.listing_ttl_s = serves  # how long a listing serves readers; None: the default of the reader
         self._tick = tick
         bulk = driver.caps.max_bulk
-        self._creates: CallCoalescer[MachineSpec, Outcome] = CallCoalescer(driver.create, bulk)
-        self._actions = {action: self._coalesce(action, bulk) for action in MachineAction}
+        self._creates: CallCoalescer[drivers.MachineSpec, drivers.Outcome] = CallCoalescer(driver.create, bulk)
+        self._actions = {action: self._coalesce(action, bulk) for action in drivers.MachineAction}
         self._presence = PresenceLog()
         self._silent: dict[str, tuple[float, float, float]] = {}  # unanswered: since, until, weight
         self._first_observations: CallCoalescer[str, Evidence] = CallCoalescer(
@@ -82,76 +70,76 @@ class ProviderClient:
         self._waiters: dict[str, list[EvidenceWaiter]] = defaultdict(list)
         self._waiter_joined = asyncio.Event()
         self._poll_task: asyncio.Task[None] | None = None
-        self._pending_listing: asyncio.Task[MachineListing] | None = None
-        self._latest: MachineListing | None = None
+        self._pending_listing: asyncio.Task[drivers.MachineListing] | None = None
+        self._latest: drivers.MachineListing | None = None
         self._backoff_until = 0.0  # the provider asked for a pause
         self._is_closed = False
 
-    def _coalesce(self, action: MachineAction, bulk: int) -> CallCoalescer[MachineHandle, Outcome]:
+    def _coalesce(
+        self, action: drivers.MachineAction, bulk: int
+    ) -> CallCoalescer[drivers.MachineHandle, drivers.Outcome]:
         return CallCoalescer(lambda refs: self.driver.act(action, refs), bulk)
 
-    async def create(self, want: MachineSpec, witness: CallWitness | None = None) -> Outcome:
+    async def create(self, want: drivers.MachineSpec, witness: CallWitness | None = None) -> drivers.Outcome:
         """Create a machine."""
         self._require_open()
         return await self._or_unanswered(want.key, self._creates.ask(want, witness))
 
-    async def act(self, action: MachineAction, ref: MachineHandle, witness: CallWitness | None = None) -> Outcome:
+    async def act(
+        self, action: drivers.MachineAction, ref: drivers.MachineHandle, witness: CallWitness | None = None
+    ) -> drivers.Outcome:
         """Run an action on a machine."""
         self._require_open()
         return await self._or_unanswered(ref.key, self._actions[action].ask(ref, witness))
 
-    async def adopt(self, ref: MachineHandle, witness: CallWitness | None = None) -> Outcome:
+    async def adopt(self, ref: drivers.MachineHandle, witness: CallWitness | None = None) -> drivers.Outcome:
         """Put our key on a machine that others have created."""
         self._require_open()
-        if not isinstance(self.driver, MachineAdopter):
-            return CallRefused(ref.key, RefusalReason.UNABLE, CANNOT_ADOPT)
-        return await self._watched(ref.key, self.driver.adopt(ref), witness)
+        if not isinstance(self.driver, drivers.MachineAdopter):
+            return drivers.CallRefused(ref.key, drivers.RefusalReason.UNABLE, CANNOT_ADOPT)
+        if witness is not None:
+            witness.note_sent()
+        outcome = await self._or_unanswered(ref.key, self.driver.adopt(ref))
+        if witness is not None:
+            witness.note_answer(outcome)
+        return outcome
 
-    async def release(self, ref: MachineHandle) -> Outcome:
+    async def release(self, ref: drivers.MachineHandle) -> drivers.Outcome:
         """Take our key off a machine, which stays as it is."""
         self._require_open()
-        if not isinstance(self.driver, MachineAdopter):
-            return CallRefused(ref.key, RefusalReason.UNABLE, CANNOT_ADOPT)
+        if not isinstance(self.driver, drivers.MachineAdopter):
+            return drivers.CallRefused(ref.key, drivers.RefusalReason.UNABLE, CANNOT_ADOPT)
         return await self._or_unanswered(ref.key, self.driver.release(ref))
 
-    async def list_unmarked(self) -> MachineListing:
+    async def list_unmarked(self) -> drivers.MachineListing:
         """List the machines that carry no key of ours."""
-        if not isinstance(self.driver, MachineAdopter):
-            return MachineListing((), complete=False, problem=CANNOT_ADOPT)
+        if not isinstance(self.driver, drivers.MachineAdopter):
+            return drivers.MachineListing((), complete=False, problem=CANNOT_ADOPT)
         try:
             return await self.driver.list_unmarked()
         except Exception as error:
-            return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}")
+            return drivers.MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}")
 
     def _require_open(self, error: type[Temporary | Unknown] = Temporary) -> None:
         """Raise if the client is closed; an observation may belong to a call that the provider has accepted."""
         if self._is_closed:
             raise error(CLOSED)
 
-    async def _watched(self, key: str, call: Awaitable[Outcome], witness: CallWitness | None) -> Outcome:
-        """Make a call that is not shared; its witness learns its fate."""
-        if witness is not None:
-            witness.note_sent()
-        outcome = await self._or_unanswered(key, call)
-        if witness is not None:
-            witness.note_answer(outcome)
-        return outcome
-
-    async def _or_unanswered(self, key: str, call: Awaitable[Outcome]) -> Outcome:
+    async def _or_unanswered(self, key: str, call: Awaitable[drivers.Outcome]) -> drivers.Outcome:
         try:
             return await call
         except Exception as error:  # an exception in a driver leaves the outcome unknown
-            return CallUnanswered(key, f"{type(error).__name__}: {error}")
+            return drivers.CallUnanswered(key, f"{type(error).__name__}: {error}")
 
     # --- observing ---------------------------------------------------------------------------------------------------
 
-    async def list_shared(self) -> MachineListing:
+    async def list_shared(self) -> drivers.MachineListing:
         """List all machines; callers within a moment share one call."""
         if self._pending_listing is None or self._pending_listing.done():
             self._pending_listing = asyncio.ensure_future(self._list_coalesced())
         return await asyncio.shield(self._pending_listing)
 
-    def recent_listing(self, seconds: float) -> MachineListing | None:
+    def recent_listing(self, seconds: float) -> drivers.MachineListing | None:
         """Return the latest full listing if it is not older than that."""
         latest = self._latest
         return latest if latest is not None and self.clock() - latest.requested_at <= seconds else None
@@ -166,15 +154,15 @@ class ProviderClient:
         """Whether the latest listing was complete; true before the first one."""
         return self._latest is None or self._latest.complete
 
-    async def list_now(self) -> MachineListing:
+    async def list_now(self) -> drivers.MachineListing:
         """List all machines with a call that starts now: the result is not older than the request."""
         return await self._list()
 
-    async def _list_coalesced(self) -> MachineListing:
+    async def _list_coalesced(self) -> drivers.MachineListing:
         await asyncio.sleep(COALESCE_S)
         return await self._list()
 
-    async def _list(self, keys: Collection[str] | None = None) -> MachineListing:
+    async def _list(self, keys: Collection[str] | None = None) -> drivers.MachineListing:
         if self._backoff_until > self.clock():
             await asyncio.sleep(self._backoff_until - self.clock())
         listing = await self._listed(keys, self.clock())
@@ -182,12 +170,14 @@ class ProviderClient:
             self._latest = listing
         return listing
 
-    async def _listed(self, keys: Collection[str] | None, asked: float) -> MachineListing:
+    async def _listed(self, keys: Collection[str] | None, asked: float) -> drivers.MachineListing:
         try:
             lag_s = self.driver.caps.listing_lag_s
             listing = replace(await self.driver.observe(keys), requested_at=asked, lag_s=lag_s)
         except Exception as error:
-            return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}", requested_at=asked)
+            return drivers.MachineListing(
+                (), complete=False, problem=f"{type(error).__name__}: {error}", requested_at=asked
+            )
         if listing.retry_after_s > 0.0:
             self._backoff_until = max(self._backoff_until, self.clock() + min(listing.retry_after_s, BACKOFF_MAX_S))
         return listing
@@ -201,7 +191,7 @@ class ProviderClient:
         """Return evidence about some machines, from one listing."""
         return self.read_listing(await self.list_shared(), keys)
 
-    def read_listing(self, listing: MachineListing, keys: Collection[str]) -> dict[str, Evidence]:
+    def read_listing(self, listing: drivers.MachineListing, keys: Collection[str]) -> dict[str, Evidence]:
         """Return the evidence of a listing about some machines."""
         shown = {machine.key: machine for machine in listing.machines}
         asked, lag_s = listing.requested_at, listing.lag_s
@@ -228,7 +218,7 @@ class ProviderClient:
             return Evidence(Existence.UNKNOWN, problem=problem, requested_at=asked, lag_s=lag_s)
         return Evidence(Existence.ABSENT, requested_at=first, lag_s=lag_s)
 
-    def _unanswered(self, key: str, listing: MachineListing) -> Evidence:
+    def _unanswered(self, key: str, listing: drivers.MachineListing) -> Evidence:
         """Return evidence without an answer; after several, over some time, the machine counts as silent."""
         trouble, asked, lag_s = listing.problem or "the listing was not complete", listing.requested_at, listing.lag_s
         first, last, evidence = self._silent.get(key, (asked, -1.0, 0.0))
@@ -240,12 +230,12 @@ class ProviderClient:
         silent_s = last - first
         return Evidence(Existence.UNKNOWN, problem=trouble, requested_at=asked, lag_s=lag_s, silent_s=silent_s)
 
-    async def list_resources(self) -> ResourceListing:
+    async def list_resources(self) -> drivers.ResourceListing:
         """List all resources; the result says when it was requested."""
         asked = self.clock()
         return replace(await self.driver.list_resources(), requested_at=asked)
 
-    def read_resource_listing(self, listing: ResourceListing, keys: Collection[str]) -> dict[str, Evidence]:
+    def read_resource_listing(self, listing: drivers.ResourceListing, keys: Collection[str]) -> dict[str, Evidence]:
         """Return the evidence of a listing of resources about some of them."""
         shown = {resource.key for resource in listing.resources}
         asked, lag_s = listing.requested_at, self.driver.caps.listing_lag_s
@@ -284,22 +274,21 @@ class ProviderClient:
         try:
             return await waiting[1]
         finally:
-            self._leave(key, waiting)
+            others = [waiter for waiter in self._waiters.pop(key, ()) if waiter is not waiting]
+            if others:
+                self._waiters[key] = others
 
     async def _observe_many(self, keys: Sequence[str]) -> list[Evidence]:
         evidence = self.read_listing(await self._list(keys), keys)
         return [evidence[key] for key in keys]
 
-    def _leave(self, key: str, waiting: EvidenceWaiter) -> None:
-        others = [waiter for waiter in self._waiters.pop(key, ()) if waiter is not waiting]
-        if others:
-            self._waiters[key] = others
-
     async def _poll(self) -> None:
         """Poll for waiting operations until none is left; the interval grows while nothing changes."""
         pause, shown = self._tick, dict[str, object]()
         while self._waiters:
-            await self._pause_between_polls(pause)
+            self._waiter_joined.clear()
+            await wait_for_event(self._waiter_joined, max(0.0, pause - self._tick))
+            await asyncio.sleep(self._tick)
             observed = await self.observe_all(list(self._waiters))
             for key, evidence in observed.items():
                 for wanted, future in self._waiters.get(key, ()):
@@ -311,12 +300,6 @@ class ProviderClient:
             pause = self._tick if news != shown else min(POLL_MAX_S, pause * 1.5)
             shown = news
             await asyncio.sleep(0)  # waiters that are satisfied leave now
-
-    async def _pause_between_polls(self, pause: float) -> None:
-        """Wait for the next poll; a new waiter waits no longer than one tick."""
-        self._waiter_joined.clear()
-        await wait_for_event(self._waiter_joined, max(0.0, pause - self._tick))
-        await asyncio.sleep(self._tick)
 
     async def close(self) -> None:
         """Stop polling and fail the waiters; the machines stay as they are.

@@ -37,7 +37,8 @@ def _size_of(result: VmCommandResult) -> int:
 def with_limited_output(result: VmCommandResult, most: int) -> VmCommandResult:
     """Return a result whose texts have limited lengths; an error keeps what is needed to understand it."""
     runs = tuple(with_limited_run(run, most) for run in result.runs)
-    return replace(result, runs=runs, error=_limited_error(result.error, max(most, MIN_COMMAND_OUTPUT_CHARS)))
+    kept, cut = tail_of(result.error, max(most, MIN_COMMAND_OUTPUT_CHARS))
+    return replace(result, runs=runs, error=f"({cut} bytes left out)\n{kept}" if cut else kept)
 
 
 def with_limited_run(run: CommandRun, most: int) -> CommandRun:
@@ -46,11 +47,6 @@ def with_limited_run(run: CommandRun, most: int) -> CommandRun:
     stderr, stderr_cut = tail_of(run.stderr, most)
     cuts = {"written_cut": run.written_cut + written_cut, "stderr_cut": run.stderr_cut + stderr_cut}
     return replace(run, written=written, stderr=stderr, **cuts)
-
-
-def _limited_error(text: str, most: int) -> str:
-    kept, cut = tail_of(text, most)
-    return f"({cut} bytes left out)\n{kept}" if cut else kept
 
 
 def tail_of(text: str, most: int) -> tuple[str, int]:

@@ -26,21 +26,8 @@ from stateward.domains.mci.remote.host_key_pins import pin_host_key
 from stateward.domains.mci.remote.kept_output import with_limited_run
 from stateward.domains.mci.remote.ssh_route import NoRoute, SshRoute, find_route
 from stateward.drivers import CommandFailed, Driver, MachineHandle
+from stateward.drivers.ssh import remote_run
 from stateward.drivers.ssh.host_key import HostKeyChanged, fingerprint
-from stateward.drivers.ssh.remote_run import (
-    CHUNK_BYTES,
-    MAX_OUTPUT_BYTES,
-    RunReport,
-    RunResult,
-    copy_script,
-    end_script,
-    most_bytes,
-    new_mark,
-    poll_script,
-    read_chunk,
-    read_report,
-    start_script,
-)
 from stateward.drivers.ssh.ssh_address import LoginRefused
 from stateward.engine import Engine
 from stateward.engine.queries import list_all
@@ -101,7 +88,7 @@ class RunOrder(Struct, frozen=True):
     secrets: Mapping[str, str] = {}
     seconds: float = 1800.0
     patience_s: float = 20.0
-    stream_bytes: int = MAX_OUTPUT_BYTES
+    stream_bytes: int = remote_run.MAX_OUTPUT_BYTES
 
 
 class CopyOrder(Struct, frozen=True):
@@ -167,13 +154,10 @@ class VmShells:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RETRY_MAX_S)
             if not route.address.host_key:
-                await self._pin(vm, connection.host_key)
+                pinned = await self.engine.store.transact(lambda tx: pin_host_key(tx, vm, connection.host_key))
+                if pinned != connection.host_key:  # another command was faster, and has seen another server
+                    raise HostKeyRefused(vm, HostKeyChanged(vm.id, pinned, connection.host_key))
             yield connection
-
-    async def _pin(self, vm: Object, shown: str) -> None:
-        pinned = await self.engine.store.transact(lambda tx: pin_host_key(tx, vm, shown))
-        if pinned != shown:  # another command was faster, and has seen another server
-            raise HostKeyRefused(vm, HostKeyChanged(vm.id, pinned, shown))
 
     def _explained(self, vm: Object, error: Exception) -> Exception:
         """Return an error that says what to add where a VM does not know the key of its namespace."""
@@ -255,7 +239,7 @@ class ShellGroup:
             if not driver.caps.has_ssh or not vm_seen(vm).ssh_port:
                 raise NoRoute("files are copied over SSH, and its driver offers none")
             async with self._session(vm, order) as left, asyncio.timeout(left), self._connected(vm, order) as shell:
-                command = copy_script(order.path, order.name, order.mode)
+                command = remote_run.copy_script(order.path, order.name, order.mode)
                 output, status = await shell.run_shell(order.content, MAX_COPY_ANSWER_BYTES, command)
         except Exception as error:
             return VmCommandResult(error=f"{failed}: {_why_failed(vm, error)}", address=address)
@@ -283,9 +267,9 @@ class ShellGroup:
                 self._shells.endings[vm.ns],
                 self._connected(vm, order) as shell,
             ):
-                mark = new_mark()
-                output, _ = await shell.run_shell(end_script(order.id, mark), most_bytes(1))
-                end = read_report(output, 1, mark).end
+                mark = remote_run.new_mark()
+                output, _ = await shell.run_shell(remote_run.end_script(order.id, mark), remote_run.most_bytes(1))
+                end = remote_run.read_report(output, 1, mark).end
                 return end, "" if end else "its shell gave no answer"
         except Exception as error:
             return "", _why_failed(vm, error)
@@ -382,14 +366,16 @@ def _why_failed(vm: Object, error: Exception) -> str:
     return describe_error(error)
 
 
-async def _followed(shell: "SshConnection", order: RunOrder, on_text: OnText) -> tuple[RunReport, int]:
+async def _followed(shell: "SshConnection", order: RunOrder, on_text: OnText) -> tuple[remote_run.RunReport, int]:
     """Start a run, or follow one that was started; what it writes is told while it runs.
 
     Returns the report, and how many bytes of the output were not told because nobody wants more of it.
     """
-    mark = new_mark()
-    script = start_script(order.id, order.commands, order.secrets, mark, order.stream_bytes)
-    task = asyncio.ensure_future(shell.run_shell(script, most_bytes(len(order.commands), order.stream_bytes)))
+    mark = remote_run.new_mark()
+    script = remote_run.start_script(order.id, order.commands, order.secrets, mark, order.stream_bytes)
+    task = asyncio.ensure_future(
+        shell.run_shell(script, remote_run.most_bytes(len(order.commands), order.stream_bytes))
+    )
     try:
         reader = OutputReader(shell, order, on_text)
         pause = POLL_FIRST_S
@@ -400,7 +386,7 @@ async def _followed(shell: "SshConnection", order: RunOrder, on_text: OnText) ->
         output, _ = await task
     finally:
         task.cancel()
-    report = read_report(output, len(order.commands), mark, order.stream_bytes)
+    report = remote_run.read_report(output, len(order.commands), mark, order.stream_bytes)
     await reader.finish(report)
     return report, max(0, sum(result.written_bytes for result in report.results) - reader.told_bytes)
 
@@ -419,20 +405,20 @@ class OutputReader:
         if not self._is_wanted or self._number >= len(self._order.commands):
             return False
         self._has_polled = True
-        mark = new_mark()
-        script = poll_script(self._order.id, self._number, self._stdout, self._stderr, mark)
-        output, _ = await self._shell.run_shell(script, most_bytes(1))
-        chunk = read_chunk(output, mark)
+        mark = remote_run.new_mark()
+        script = remote_run.poll_script(self._order.id, self._number, self._stdout, self._stderr, mark)
+        output, _ = await self._shell.run_shell(script, remote_run.most_bytes(1))
+        chunk = remote_run.read_chunk(output, mark)
         self._stdout, self._stderr = self._stdout + len(chunk.stdout), self._stderr + len(chunk.stderr)
         self.told_bytes += len(chunk.stdout) + len(chunk.stderr)
         self._is_wanted = self._on_text(_text(chunk.stdout), _text(chunk.stderr))
-        if max(len(chunk.stdout), len(chunk.stderr)) >= CHUNK_BYTES:
+        if max(len(chunk.stdout), len(chunk.stderr)) >= remote_run.CHUNK_BYTES:
             return True
         if chunk.has_ended:
             self._number, self._stdout, self._stderr = self._number + 1, 0, 0
         return chunk.has_ended
 
-    async def finish(self, report: RunReport) -> None:
+    async def finish(self, report: remote_run.RunReport) -> None:
         """Tell the rest of the output of a run that has ended; most have ended before the first poll, and wrote little.
 
         A report that has only the end of an output is not enough.
@@ -446,7 +432,7 @@ class OutputReader:
             self._on_text(_text(result.stdout), _text(result.stderr))
 
 
-def _result(order: RunOrder, report: RunReport, address: str, unread: int) -> VmCommandResult:
+def _result(order: RunOrder, report: remote_run.RunReport, address: str, unread: int) -> VmCommandResult:
     runs = tuple(_kept_run(order, result) for result in report.results)
     failed = next((number for number, run in enumerate(runs) if run.status != 0), None)
     error = ""
@@ -463,7 +449,7 @@ def _cut_off(trouble: str) -> str:
     return f"{CUT_OFF} ({trouble})" if trouble else CUT_OFF
 
 
-def _kept_run(order: RunOrder, result: RunResult) -> CommandRun:
+def _kept_run(order: RunOrder, result: remote_run.RunResult) -> CommandRun:
     """Return a command with both outputs as texts; one that was cut does not begin within a secret."""
     secrets = [part.encode() for value in order.secrets.values() for part in (value, *value.splitlines())]
 

@@ -55,22 +55,32 @@ COLLECTIONS = (
 
 def routes_of(collection: Collection) -> Sequence[HTTPRouteHandler]:
     """Return the routes of a collection."""
-    handlers: list[HTTPRouteHandler] = [_listing(collection), _showing(collection), _acting(collection)]
-    return [*handlers, _deleting(collection)] if collection.deletes else handlers
 
+    @get(
+        f"/{collection.path}/{{id:str}}",
+        opt=needs(Right.READ),
+        summary=f"Show one of the {collection.path}",
+        operation_id=f"ovcGet{collection.path.title()}",
+    )
+    async def show_item(request: Call, ns: Ns, id: ItemId) -> ItemView:
+        """Return an object."""
+        return item_view(await service_of(request).get(ns, collection.lifecycle.kind, id), disclosure_of(request))
 
-def service_of(request: Call) -> Service:
-    """Return the service behind a call."""
-    return Service(engine_of(request))
+    @post(
+        f"/{collection.path}/{{id:str}}/{{action:str}}",
+        opt=needs(collection.right),
+        status_code=202,
+        summary=f"Act on one of the {collection.path}: {', '.join(collection.actions)}",
+        operation_id=f"ovcAct{collection.path.title()}",
+    )
+    async def act(
+        request: Call, ns: Ns, id: ItemId, action: ActionName, status: ExpectedStatus = None, key: IdempotencyKey = None
+    ) -> OvcAcceptedView:
+        """Submit an action: the state changes at once, and the work is queued."""
+        if action not in collection.actions:
+            raise UnknownName("action", action, collection.actions)
+        return await act_on(request, ns, collection.lifecycle.kind, id, action, status=status, key=key)
 
-
-async def act_on(request: Call, ns: str, kind: str, id_: str, action: str, **how: Any) -> OvcAcceptedView:  # noqa: ANN401 - see `Service.act`
-    """Submit an action of the caller on an object, and return the answer."""
-    accepted = await service_of(request).act(ns, kind, id_, action, caller_of(request), **how)
-    return accepted_view(accepted, disclosure_of(request))
-
-
-def _listing(collection: Collection) -> HTTPRouteHandler:
     @get(
         f"/{collection.path}",
         opt=needs(Right.READ),
@@ -90,40 +100,19 @@ def _listing(collection: Collection) -> HTTPRouteHandler:
         disclosure = disclosure_of(request)
         return [item_view(item, disclosure) for item in items]
 
-    return list_items
+    handlers: list[HTTPRouteHandler] = [list_items, show_item, act]
+    return [*handlers, _deleting(collection)] if collection.deletes else handlers
 
 
-def _showing(collection: Collection) -> HTTPRouteHandler:
-    @get(
-        f"/{collection.path}/{{id:str}}",
-        opt=needs(Right.READ),
-        summary=f"Show one of the {collection.path}",
-        operation_id=f"ovcGet{collection.path.title()}",
-    )
-    async def show_item(request: Call, ns: Ns, id: ItemId) -> ItemView:
-        """Return an object."""
-        return item_view(await service_of(request).get(ns, collection.lifecycle.kind, id), disclosure_of(request))
-
-    return show_item
+def service_of(request: Call) -> Service:
+    """Return the service behind a call."""
+    return Service(engine_of(request))
 
 
-def _acting(collection: Collection) -> HTTPRouteHandler:
-    @post(
-        f"/{collection.path}/{{id:str}}/{{action:str}}",
-        opt=needs(collection.right),
-        status_code=202,
-        summary=f"Act on one of the {collection.path}: {', '.join(collection.actions)}",
-        operation_id=f"ovcAct{collection.path.title()}",
-    )
-    async def act(
-        request: Call, ns: Ns, id: ItemId, action: ActionName, status: ExpectedStatus = None, key: IdempotencyKey = None
-    ) -> OvcAcceptedView:
-        """Submit an action: the state changes at once, and the work is queued."""
-        if action not in collection.actions:
-            raise UnknownName("action", action, collection.actions)
-        return await act_on(request, ns, collection.lifecycle.kind, id, action, status=status, key=key)
-
-    return act
+async def act_on(request: Call, ns: str, kind: str, id_: str, action: str, **how: Any) -> OvcAcceptedView:  # noqa: ANN401 - see `Service.act`
+    """Submit an action of the caller on an object, and return the answer."""
+    accepted = await service_of(request).act(ns, kind, id_, action, caller_of(request), **how)
+    return accepted_view(accepted, disclosure_of(request))
 
 
 def _deleting(collection: Collection) -> HTTPRouteHandler:

@@ -7,6 +7,7 @@ from litestar.params import JSONBody, QueryParameter
 from litestar.types import ControllerRouterHandler
 
 from stateward.access import Right
+from stateward.domains.ovc import model
 from stateward.domains.ovc.api.collection_routes import COLLECTIONS, act_on, routes_of, service_of
 from stateward.domains.ovc.api.schemas import (
     AddedDisk,
@@ -35,16 +36,6 @@ from stateward.domains.ovc.api.views import (
     queue_view,
 )
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
-from stateward.domains.ovc.model import (
-    AccountSpec,
-    CloudspaceSpec,
-    DiskSpec,
-    ImageSpec,
-    NodeSpec,
-    OvcSpec,
-    OvcVmSpec,
-    read_spec,
-)
 from stateward.lifecycle import ADMIN
 from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.request_params import IdempotencyKey, Ns
@@ -55,7 +46,9 @@ ACT = needs(Right.ACT)
 GOVERN = needs(Right.GOVERN)
 
 
-async def _create(request: Call, ns: str, spec: OvcSpec, key: str | None, *, deploy: bool = True) -> OvcAcceptedView:
+async def _create(
+    request: Call, ns: str, spec: model.OvcSpec, key: str | None, *, deploy: bool = True
+) -> OvcAcceptedView:
     made = await service_of(request).create(ns, spec, caller_of(request), key, deploy=deploy)
     return accepted_view(made, disclosure_of(request))
 
@@ -68,7 +61,7 @@ async def make_account(
     request: Call, ns: Ns, data: JSONBody[NewAccount], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Create an account."""
-    return await _create(request, ns, AccountSpec(data.name, data.retention), key)
+    return await _create(request, ns, model.AccountSpec(data.name, data.retention), key)
 
 
 @post("/cloudspaces", opt=ACT | can_dry_run(), status_code=202, summary="Create a cloudspace")
@@ -76,7 +69,7 @@ async def make_cloudspace(
     request: Call, ns: Ns, data: JSONBody[NewCloudspace], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Create a cloudspace, and deploy it."""
-    return await _create(request, ns, CloudspaceSpec(data.name, data.account), key)
+    return await _create(request, ns, model.CloudspaceSpec(data.name, data.account), key)
 
 
 @post("/machines", opt=ACT | can_dry_run(), status_code=202, summary="Create a VM")
@@ -84,8 +77,8 @@ async def make_machine(
     request: Call, ns: Ns, data: JSONBody[NewMachine], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Create a VM, and deploy it."""
-    box = read_spec(await service_of(request).get(ns, CLOUDSPACE.kind, data.cloudspace), CloudspaceSpec)
-    spec = OvcVmSpec(data.name, box.account, data.cloudspace, data.image, data.size, data.gib)
+    box = model.read_spec(await service_of(request).get(ns, CLOUDSPACE.kind, data.cloudspace), model.CloudspaceSpec)
+    spec = model.OvcVmSpec(data.name, box.account, data.cloudspace, data.image, data.size, data.gib)
     return await _create(request, ns, spec, key, deploy=data.deploy)
 
 
@@ -94,27 +87,27 @@ async def clone_machine(
     request: Call, ns: Ns, id: ItemId, data: JSONBody[NewClone], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Create a VM whose disk starts with the contents of this VM's disk; this VM must be HALTED meanwhile."""
-    of = read_spec(await service_of(request).get(ns, VM.kind, id), OvcVmSpec)
-    spec = OvcVmSpec(data.name, of.account, of.cloudspace, of.image, of.size, of.gib, clone_of=id)
+    of = model.read_spec(await service_of(request).get(ns, VM.kind, id), model.OvcVmSpec)
+    spec = model.OvcVmSpec(data.name, of.account, of.cloudspace, of.image, of.size, of.gib, clone_of=id)
     return await _create(request, ns, spec, key)
 
 
 @post("/disks", opt=ACT | can_dry_run(), status_code=202, summary="Create a disk")
 async def make_disk(request: Call, ns: Ns, data: JSONBody[NewDisk], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Create a disk that belongs to no VM."""
-    return await _create(request, ns, DiskSpec(data.name, data.account, data.gib), key)
+    return await _create(request, ns, model.DiskSpec(data.name, data.account, data.gib), key)
 
 
 @post("/images", opt=ACT | can_dry_run(), status_code=202, summary="Create an image")
 async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Create an image."""
-    return await _create(request, ns, ImageSpec(data.name, data.account, data.source), key)
+    return await _create(request, ns, model.ImageSpec(data.name, data.account, data.source), key)
 
 
 @post("/nodes", opt=GOVERN | can_dry_run(), status_code=202, summary="Register a node")
 async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Register a node; one that runs programs on the server's host, only as an administrator of all namespaces."""
-    return await _create(request, ns, NodeSpec(data.name, data.driver, data.options), key)
+    return await _create(request, ns, model.NodeSpec(data.name, data.driver, data.options), key)
 
 
 # --- a VM and its disks ----------------------------------------------------------------------------------------------

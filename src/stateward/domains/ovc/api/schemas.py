@@ -6,16 +6,7 @@ from litestar import Request
 from litestar.params import PathParameter, QueryParameter
 from msgspec import Meta, Struct
 
-from stateward.domains.ovc.model import (
-    BUILT_IN_IMAGE,
-    HOST_GRANT,
-    IMAGE_SOURCE,
-    RETENTION_S,
-    DriverName,
-    Gib,
-    Name,
-    VmAction,
-)
+from stateward.domains.ovc import model
 from stateward.domains.ovc.service import OvcCaller
 from stateward.lifecycle import NO_FACTS
 from stateward.naming import NAME
@@ -39,47 +30,47 @@ ExpectedStatus = Annotated[
 class NewAccount(Struct, frozen=True, forbid_unknown_fields=True):
     """An account; its deleted objects stay in the recycle bin for `retention` seconds."""
 
-    name: Name
-    retention: Annotated[float, Meta(ge=0.0, le=315_360_000.0)] = RETENTION_S
+    name: model.Name
+    retention: Annotated[float, Meta(ge=0.0, le=315_360_000.0)] = model.RETENTION_S
 
 
 class NewCloudspace(Struct, frozen=True, forbid_unknown_fields=True):
     """A cloudspace."""
 
-    name: Name
+    name: model.Name
     account: Id
 
 
 class NewMachine(Struct, frozen=True, forbid_unknown_fields=True):
     """A VM; it is deployed at once unless `deploy` is false."""
 
-    name: Name
+    name: model.Name
     cloudspace: Id
     image: Id
     size: Annotated[str, Meta(max_length=40)] = "tiny"
-    gib: Gib = 1
+    gib: model.Gib = 1
     deploy: bool = True
 
 
 class NewClone(Struct, frozen=True, forbid_unknown_fields=True):
     """A clone of a VM, in the same cloudspace."""
 
-    name: Name
+    name: model.Name
 
 
 class NewDisk(Struct, frozen=True, forbid_unknown_fields=True):
     """A disk that belongs to no VM."""
 
-    name: Name
+    name: model.Name
     account: Id
-    gib: Gib = 1
+    gib: model.Gib = 1
 
 
 class AddedDisk(Struct, frozen=True, forbid_unknown_fields=True):
     """A new disk of a VM."""
 
-    name: Name
-    gib: Gib = 1
+    name: model.Name
+    gib: model.Gib = 1
 
 
 class NamedDisk(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,16 +82,16 @@ class NamedDisk(Struct, frozen=True, forbid_unknown_fields=True):
 class NewImage(Struct, frozen=True, forbid_unknown_fields=True):
     """An image, from the built-in guest or a file of the library."""
 
-    name: Name
+    name: model.Name
     account: Id
-    source: Annotated[str, Meta(max_length=200, pattern=IMAGE_SOURCE)] = BUILT_IN_IMAGE
+    source: Annotated[str, Meta(max_length=200, pattern=model.IMAGE_SOURCE)] = model.BUILT_IN_IMAGE
 
 
 class NewNode(Struct, frozen=True, forbid_unknown_fields=True):
     """A node, and the driver that runs its VMs."""
 
-    name: Name
-    driver: DriverName = "simulated"
+    name: model.Name
+    driver: model.DriverName = "simulated"
     options: dict[str, str] = {}
 
 
@@ -113,11 +104,11 @@ class MigrationRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class MaintenanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What maintenance does with the VMs of the node: move or stop them."""
 
-    vmaction: VmAction = "move"
+    vmaction: model.VmAction = "move"
 
 
 def caller_of(request: Call) -> OvcCaller:
     """Return the caller of a request."""
     grant = grant_of(request)
-    facts = frozenset({HOST_GRANT}) if grant.governs_all else NO_FACTS
+    facts = frozenset({model.HOST_GRANT}) if grant.governs_all else NO_FACTS
     return OvcCaller(actor_of(request), grant.name, facts, token=grant.token)

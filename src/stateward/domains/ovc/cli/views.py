@@ -9,7 +9,6 @@ from rich.table import Table
 
 from stateward.client.formatting import age_text, error_text, filled_table, state_text, utc_text
 from stateward.domains.ovc.api.views import HealingView, ItemView, ObjectQueueView, OrphanView
-from stateward.domains.ovc.model import NodeReport
 from stateward.errors import count_text
 
 if TYPE_CHECKING:
@@ -61,14 +60,10 @@ def item_details(session: "Session", item: ItemView) -> RenderableType:
     """Return an object in full: with the report and the orphans of a node."""
     parts: list[Table] = [item_table(session, [item])]
     if item.report is not None:
-        parts.append(_report_table(item.report))
+        rows = [(vm, "done", "") for vm in item.report.done]
+        rows += [(vm, "failed", why) for vm, why in item.report.failed.items()]
+        parts.append(filled_table((f"{item.report.action} of", "result", "why"), rows))
     return Group(*parts, *_orphan_tables(item.orphans))
-
-
-def _report_table(report: NodeReport) -> Table:
-    rows = [(vm, "done", "") for vm in report.done]
-    rows += [(vm, "failed", why) for vm, why in report.failed.items()]
-    return filled_table((f"{report.action} of", "result", "why"), rows)
 
 
 def queue_table(queue: ObjectQueueView) -> Table:

@@ -10,14 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import (
-    NameTaken,
-    OtherAction,
-    ParentInBin,
-    ParentNotReady,
-    QueueOccupied,
-    QueueStopping,
-)
+from stateward.domains.ovc import errors
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, AccountState, CloudspaceState
 from stateward.domains.ovc.model import BinEntry, read_seen, short_kind
 from stateward.domains.ovc.object_updates import update_seen
@@ -50,7 +43,9 @@ def require_state(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle, *wan
     """Return a loaded object in one of these states; raises ParentNotReady."""
     record = require_object(uow, ns, id_, lifecycle)
     if record.state not in wanted:
-        raise ParentNotReady(kind=short_kind(record.kind), id=id_, state=record.state, wanted=" or ".join(wanted))
+        raise errors.ParentNotReady(
+            kind=short_kind(record.kind), id=id_, state=record.state, wanted=" or ".join(wanted)
+        )
     return record
 
 
@@ -65,45 +60,32 @@ async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name
     chosen = Selector(ns, lifecycle.kind, where.get("parent"), labels=tuple(labels.items()))
     for record in await uow.select(chosen):
         if record.state not in NAMELESS_STATES:
-            raise NameTaken(name=name, kind=short_kind(record.kind), id=record.id, state=record.state)
+            raise errors.NameTaken(name=name, kind=short_kind(record.kind), id=record.id, state=record.state)
 
 
 def check_request(uow: UnitOfWork, request: Request, record: Object) -> Object:
     """Refuse a request whose expected state is outdated, or whose queue takes no more; returns the current object."""
-    _check_expected_state(request, record)
-    if request.creates is not None:
-        _check_name_label(request, record)
-        return record
-    _check_queue(uow, record)
-    return uow.objects[record.key]
-
-
-def _check_expected_state(request: Request, record: Object) -> None:
     for fact in request.facts:
         status = fact.removeprefix(STATUS_FACT)
         if fact.startswith(STATUS_FACT) and status != record.state:
-            raise OtherAction(kind=short_kind(record.kind), id=record.id, state=record.state, status=status)
-
-
-def _check_name_label(request: Request, record: Object) -> None:
-    """Refuse a new object whose label `name` is not the name in its spec: taken names are found by the label."""
-    name = msgspec.json.decode(request.spec or "{}").get("name")
-    if msgspec.json.decode(record.labels).get("name") != name:
-        raise BadInput("labels", record.labels, f"labels with name={name}, as its spec says")
-
-
-def _check_queue(uow: UnitOfWork, record: Object) -> None:
-    """Refuse if the queue is being stopped, or if a request already waits behind a migration."""
+            raise errors.OtherAction(kind=short_kind(record.kind), id=record.id, state=record.state, status=status)
+    if request.creates is not None:
+        # Refuse a new object whose label `name` is not the name in its spec: taken names are found by the label.
+        name = msgspec.json.decode(request.spec or "{}").get("name")
+        if msgspec.json.decode(record.labels).get("name") != name:
+            raise BadInput("labels", record.labels, f"labels with name={name}, as its spec says")
+        return record
     host = uow.objects[Key(record.ns, record.queue)]
     line = uow.queue(host.key)
     seen = read_seen(host)
     if seen.closing and line:
-        raise QueueStopping(kind=short_kind(host.kind), id=host.id)
+        raise errors.QueueStopping(kind=short_kind(host.kind), id=host.id)
     if seen.closing:
         update_seen(uow, host, replace(seen, closing=False))
     waiting = [work for work in line if not _is_hidden(uow, work)]
     if waiting and _is_hidden(uow, line[0]):
-        raise QueueOccupied(kind=short_kind(host.kind), id=host.id, op=waiting[0].op)
+        raise errors.QueueOccupied(kind=short_kind(host.kind), id=host.id, op=waiting[0].op)
+    return uow.objects[record.key]
 
 
 def _is_hidden(uow: UnitOfWork, work: WorkItem) -> bool:
@@ -123,7 +105,9 @@ def require_enabled(uow: UnitOfWork, request: Request, account: str, cloudspace:
     if cloudspace:
         record = require_object(uow, request.ns, cloudspace, CLOUDSPACE)
         if record.state not in IN_SERVICE:
-            raise ParentNotReady(kind=short_kind(record.kind), id=record.id, state=record.state, wanted=str(C.DEPLOYED))
+            raise errors.ParentNotReady(
+                kind=short_kind(record.kind), id=record.id, state=record.state, wanted=str(C.DEPLOYED)
+            )
     require_state(uow, request.ns, account, ACCOUNT, AccountState.CONFIRMED)
 
 
@@ -162,4 +146,4 @@ def require_parent_not_binned(uow: UnitOfWork, request: Request, id_: str, lifec
         return
     parent = require_object(uow, request.ns, id_, lifecycle)
     if parent.state in BIN_TRANSITION_STATES:
-        raise ParentInBin(kind=short_kind(parent.kind), id=parent.id, state=parent.state)
+        raise errors.ParentInBin(kind=short_kind(parent.kind), id=parent.id, state=parent.state)

@@ -5,28 +5,16 @@ between, and no two VMs get the same memory. A node on the server's host has the
 no VM has more processors, and the VMs of a node together no more memory.
 """
 
-import os
 from collections.abc import Iterable
 from hashlib import blake2b
 
 import msgspec
 from msgspec.structs import replace
 
+from stateward.domains.ovc import model
 from stateward.domains.ovc.errors import LastNode, NodeDriverNotGranted, NodeNotReady, NoNode, NoOtherNode, NoRoom
 from stateward.domains.ovc.guards.common_guard import check_request, request_args, require_free_name, require_object
 from stateward.domains.ovc.lifecycle import NODE, VM, NodeState
-from stateward.domains.ovc.model import (
-    HOST_DRIVERS,
-    HOST_GRANT,
-    NodeSeen,
-    NodeSpec,
-    OvcVmSpec,
-    VmAction,
-    parse_spec,
-    read_spec,
-    short_kind,
-    vm_seen,
-)
 from stateward.domains.ovc.nodes.node_options import check_options
 from stateward.drivers.process.shell_machine import MachineSize, size_of
 from stateward.drivers.qemu.driver import host_mib
@@ -34,6 +22,7 @@ from stateward.drivers.qemu.hardware import MAX_PROCESSORS
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
+from stateward.procfs import host_cores
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, to_json
 
@@ -43,14 +32,14 @@ async def guard_node(uow: UnitOfWork, request: Request, node: Object) -> Request
     node = check_request(uow, request, node)
     match request.action:
         case "register":
-            spec = parse_spec(request.spec, NodeSpec)
-            if spec.driver in HOST_DRIVERS and HOST_GRANT not in request.facts:
+            spec = model.parse_spec(request.spec, model.NodeSpec)
+            if spec.driver in model.HOST_DRIVERS and model.HOST_GRANT not in request.facts:
                 raise NodeDriverNotGranted(driver=spec.driver, ns=request.ns)
             check_options(spec)
             if node.parent is not None or node.queue != node.id:
                 raise BadInput("parent", node.parent, "left out: nodes are at the top")
             await require_free_name(uow, request.ns, NODE, spec.name)
-            return replace(request, seen=to_json(NodeSeen(scoped=True)))
+            return replace(request, seen=to_json(model.NodeSeen(scoped=True)))
         case "maintenance":
             vm_action(request_args(request))
         case "decommission":
@@ -61,10 +50,10 @@ async def guard_node(uow: UnitOfWork, request: Request, node: Object) -> Request
     return None
 
 
-def vm_action(args: dict[str, object]) -> VmAction:
+def vm_action(args: dict[str, object]) -> model.VmAction:
     """Return what maintenance does with the VMs of a node: move or stop."""
     try:
-        action: VmAction = msgspec.convert(args.get("vmaction", "move"), VmAction)
+        action: model.VmAction = msgspec.convert(args.get("vmaction", "move"), model.VmAction)
     except msgspec.ValidationError:
         raise BadInput("vmaction", args.get("vmaction"), "move or stop") from None
     return action
@@ -89,7 +78,7 @@ async def choose_node(uow: UnitOfWork, record: Object, *, present: str = "", avo
     enabled = await uow.select(Selector(record.ns, NODE.kind, states=(NodeState.ENABLED,)))
     nodes = [node for node in enabled if node.id != avoid]
     if not nodes:
-        raise (NoOtherNode if avoid else NoNode)(kind=short_kind(record.kind), id=record.id)
+        raise (NoOtherNode if avoid else NoNode)(kind=model.short_kind(record.kind), id=record.id)
     fitting = await _require_room(uow, record, nodes)
     return present if present in fitting else max(fitting, key=lambda node: _node_weight(record.id, node))
 
@@ -99,12 +88,16 @@ async def _require_room(uow: UnitOfWork, record: Object, nodes: Iterable[Object]
 
     Firewalls are small, and always have room.
     """
-    limits = {node.id: _size_limit(read_spec(node, NodeSpec)) for node in nodes}
+    limits = {node.id: _size_limit(model.read_spec(node, model.NodeSpec)) for node in nodes}
     if record.kind != VM.kind or not any(limits.values()):
         return {*limits}
-    spec = read_spec(record, OvcVmSpec)
+    spec = model.read_spec(record, model.OvcVmSpec)
     size = size_of(spec.size) or MachineSize(0, 0)
-    large = {id_: limit for id_, limit in limits.items() if limit is None or _fits(size, limit)}
+    large = {
+        id_: limit
+        for id_, limit in limits.items()
+        if limit is None or (size.processors <= limit.processors and size.mib <= limit.mib)
+    }
     if not large:
         most = max((limit for limit in limits.values() if limit), key=lambda limit: limit.mib)
         raise BadInput("size", spec.size, f"at most {most.processors}c{most.mib}m, which is what a node has")
@@ -115,16 +108,12 @@ async def _require_room(uow: UnitOfWork, record: Object, nodes: Iterable[Object]
     return fitting
 
 
-def _size_limit(spec: NodeSpec) -> MachineSize | None:
+def _size_limit(spec: model.NodeSpec) -> MachineSize | None:
     """Return the size of a node on this host; None if it is simulated, and takes any VM."""
-    if spec.driver not in HOST_DRIVERS:
+    if spec.driver not in model.HOST_DRIVERS:
         return None
-    processors = len(os.sched_getaffinity(0))
+    processors = host_cores()
     return MachineSize(min(processors, MAX_PROCESSORS) if spec.driver == "qemu" else processors, host_mib())
-
-
-def _fits(size: MachineSize, limit: MachineSize) -> bool:
-    return size.processors <= limit.processors and size.mib <= limit.mib
 
 
 async def _used_mib(uow: UnitOfWork, record: Object) -> dict[str, int]:
@@ -134,8 +123,8 @@ async def _used_mib(uow: UnitOfWork, record: Object) -> dict[str, int]:
     """
     used: dict[str, int] = {}
     for vm in await uow.peek_selected(Selector(record.ns, VM.kind)):
-        seen = vm_seen(vm)
-        size = size_of(read_spec(vm, OvcVmSpec).size)
+        seen = model.vm_seen(vm)
+        size = size_of(model.read_spec(vm, model.OvcVmSpec).size)
         if seen.machine and size is not None and vm.id != record.id:
             for node in {seen.node, seen.to}:
                 used[node] = used.get(node, 0) + size.mib

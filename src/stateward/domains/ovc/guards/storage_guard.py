@@ -7,26 +7,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from stateward.domains.ovc import model
 from stateward.domains.ovc.errors import BootDisk, ChangedWithVm, ImageInUse
-from stateward.domains.ovc.guards.common_guard import (
-    check_request,
-    put_in_bin,
-    require_enabled,
-    require_free_name,
-    require_parent_not_binned,
-    require_state,
-)
+from stateward.domains.ovc.guards import common_guard
 from stateward.domains.ovc.lifecycle import ACCOUNT, DISK, IMAGE, VM, AccountState
-from stateward.domains.ovc.model import (
-    DiskSeen,
-    DiskSpec,
-    ImageSeen,
-    ImageSpec,
-    disk_seen,
-    image_seen,
-    parse_spec,
-    read_spec,
-)
 from stateward.domains.ovc.nodes import DiskStore
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
@@ -40,7 +24,7 @@ VM_ACTIONS = {"assign": "add", "attach": "attach", "detach": "detach"}
 def disk_lock_set(request: Request, disk: Object | None) -> Iterable[Key]:
     """Return the keys of the objects that the guard of a disk reads."""
     try:
-        spec = parse_spec(request.spec, DiskSpec) if request.action == "define" else None
+        spec = model.parse_spec(request.spec, model.DiskSpec) if request.action == "define" else None
     except BadInput:
         return ()
     if spec is not None:
@@ -48,68 +32,60 @@ def disk_lock_set(request: Request, disk: Object | None) -> Iterable[Key]:
     if disk is None or disk.kind != DISK.kind:
         return ()
     if request.action == "create":
-        return [Key(request.ns, read_spec(disk, DiskSpec).account)]
+        return [Key(request.ns, model.read_spec(disk, model.DiskSpec).account)]
     return [Key(request.ns, disk.parent or "")] if request.action == "restore" else ()
 
 
 async def guard_disk(uow: UnitOfWork, request: Request, disk: Object) -> Request | None:
     """Check a request about a disk."""
-    disk = check_request(uow, request, disk)
+    disk = common_guard.check_request(uow, request, disk)
     if request.action in VM_ACTIONS:
         raise ChangedWithVm(id=disk.id, action=VM_ACTIONS[request.action])
     match request.action:
         case "define":
-            await _define(uow, request, disk)
-            return replace(request, seen=to_json(DiskSeen(scoped=True)))
+            spec = model.parse_spec(request.spec, model.DiskSpec)
+            if spec.boot or disk.parent != spec.account or disk.queue != disk.id:
+                raise BadInput("spec", request.spec, "a disk without a VM, below its account")
+            common_guard.require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+            await common_guard.require_free_name(uow, request.ns, DISK, spec.name, account=spec.account)
+            return replace(request, seen=to_json(model.DiskSeen(scoped=True)))
         case "create":
-            require_enabled(uow, request, read_spec(disk, DiskSpec).account)
+            common_guard.require_enabled(uow, request, model.read_spec(disk, model.DiskSpec).account)
         case "delete" | "destroy":
-            _check_disk_removal(uow, request, disk)
+            seen = model.disk_seen(disk)
+            if model.read_spec(disk, model.DiskSpec).boot:
+                raise BootDisk(id=disk.id, vm=seen.vm)
+            if request.action == "delete":
+                common_guard.put_in_bin(uow, request, disk)
         case "restore":
-            parent = VM if disk_seen(disk).vm else ACCOUNT
-            require_parent_not_binned(uow, request, disk.parent or "", parent)
+            parent = VM if model.disk_seen(disk).vm else ACCOUNT
+            common_guard.require_parent_not_binned(uow, request, disk.parent or "", parent)
     return None
-
-
-async def _define(uow: UnitOfWork, request: Request, disk: Object) -> None:
-    spec = parse_spec(request.spec, DiskSpec)
-    if spec.boot or disk.parent != spec.account or disk.queue != disk.id:
-        raise BadInput("spec", request.spec, "a disk without a VM, below its account")
-    require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-    await require_free_name(uow, request.ns, DISK, spec.name, account=spec.account)
-
-
-def _check_disk_removal(uow: UnitOfWork, request: Request, disk: Object) -> None:
-    seen = disk_seen(disk)
-    if read_spec(disk, DiskSpec).boot:
-        raise BootDisk(id=disk.id, vm=seen.vm)
-    if request.action == "delete":
-        put_in_bin(uow, request, disk)
 
 
 async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, image: Object) -> Request | None:
     """Check a request about an image; its source must be in the library of the disk store."""
-    image = check_request(uow, request, image)
-    seen = image_seen(image)
+    image = common_guard.check_request(uow, request, image)
+    seen = model.image_seen(image)
     match request.action:
         case "define":
-            spec = parse_spec(request.spec, ImageSpec)
+            spec = model.parse_spec(request.spec, model.ImageSpec)
             if image.parent != spec.account or image.queue != image.id:
                 raise BadInput("parent", image.parent, f"the image's account, {spec.account}")
-            require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-            await require_free_name(uow, request.ns, IMAGE, spec.name, parent=spec.account)
+            common_guard.require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+            await common_guard.require_free_name(uow, request.ns, IMAGE, spec.name, parent=spec.account)
             _check_source(disk_store, spec.source)
-            return replace(request, seen=to_json(ImageSeen(scoped=True)))
+            return replace(request, seen=to_json(model.ImageSeen(scoped=True)))
         case "create" | "enable":
-            require_enabled(uow, request, image.parent or "")
+            common_guard.require_enabled(uow, request, image.parent or "")
             if request.action == "create":
-                _check_source(disk_store, read_spec(image, ImageSpec).source)
+                _check_source(disk_store, model.read_spec(image, model.ImageSpec).source)
         case "destroy" if seen.users:
             raise ImageInUse(id=image.id, users=seen.users)
         case "delete":
-            put_in_bin(uow, request, image)
+            common_guard.put_in_bin(uow, request, image)
         case "restore":
-            require_parent_not_binned(uow, request, image.parent or "", ACCOUNT)
+            common_guard.require_parent_not_binned(uow, request, image.parent or "", ACCOUNT)
     return None
 
 

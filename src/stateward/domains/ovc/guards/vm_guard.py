@@ -4,59 +4,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import (
-    AlreadyOnNode,
-    BootDisk,
-    HasClones,
-    NodeIsInternal,
-    NotAtRest,
-    NotAttached,
-    OtherAccount,
-    TooManyDisks,
-)
-from stateward.domains.ovc.guards.common_guard import (
-    check_request,
-    put_in_bin,
-    request_args,
-    require_enabled,
-    require_free_name,
-    require_object,
-    require_parent_not_binned,
-    require_state,
-)
+from stateward.domains.ovc import errors, lifecycle, model
+from stateward.domains.ovc.guards import common_guard
 from stateward.domains.ovc.guards.node_guard import choose_node, requested_node
-from stateward.domains.ovc.lifecycle import (
-    ACCOUNT,
-    CLOUDSPACE,
-    DISK,
-    IMAGE,
-    VM,
-    AccountState,
-    CloudspaceState,
-    DiskState,
-    ImageState,
-    OvcVmState,
-)
-from stateward.domains.ovc.model import (
-    BUILT_IN_IMAGE,
-    MAX_DISKS,
-    BinEntry,
-    DiskSpec,
-    ImageSpec,
-    NodeSpec,
-    OvcVmSeen,
-    OvcVmSpec,
-    PlacedMachine,
-    added_disk_id,
-    boot_disk_id,
-    disk_seen,
-    image_seen,
-    machine_key,
-    parse_spec,
-    read_spec,
-    short_kind,
-    vm_seen,
-)
 from stateward.domains.ovc.object_updates import define_disk, disk_move, hold_disk, update_seen
 from stateward.drivers.process.shell_machine import size_of
 from stateward.drivers.qemu.guest_images import GUEST_BOARDS, LEAST_MIB, firmware_problem
@@ -70,12 +20,12 @@ from stateward.store.records import Key, Object, to_json
 Rule = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 
 
-OUT = frozenset({OvcVmState.DELETED, OvcVmState.DESTROYED})
+OUT = frozenset({lifecycle.OvcVmState.DELETED, lifecycle.OvcVmState.DESTROYED})
 
 
 async def guard_vm(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     """Check a request about a VM, and change the related objects."""
-    vm = check_request(uow, request, vm)
+    vm = common_guard.check_request(uow, request, vm)
     rule = RULES.get(request.action)
     return None if rule is None else await rule(uow, request, vm)
 
@@ -84,67 +34,63 @@ def vm_lock_set(request: Request, vm: Object | None) -> Iterable[Key]:
     """Return the keys of the objects that the guard of a VM reads or changes."""
     if request.action == "define":
         try:
-            spec = parse_spec(request.spec, OvcVmSpec)
+            spec = model.parse_spec(request.spec, model.OvcVmSpec)
         except BadInput:
             return ()
         names = {spec.cloudspace, spec.account, spec.image, spec.clone_of}
-    elif vm is None or vm.kind != VM.kind:
+    elif vm is None or vm.kind != lifecycle.VM.kind:
         return ()
     else:
-        names = _related_ids(request, vm)
+        spec, seen = model.read_spec(vm, model.OvcVmSpec), model.vm_seen(vm)
+        match request.action:
+            case "deploy" | "start":
+                names = {spec.cloudspace, spec.account, spec.clone_of, *seen.disks, *seen.clones}
+            case "delete" | "destroy":
+                names = {*seen.disks, *seen.clones}
+            case "restore":
+                names = {spec.cloudspace, spec.account, *seen.disks}
+            case "detach disk":
+                names = {str(common_guard.request_args(request).get("disk", ""))}
+            case "attach disk" | "add disk" | "resume" | "reboot" | "reset" | "shows on":
+                names = {spec.cloudspace, spec.account, str(common_guard.request_args(request).get("disk", ""))}
+            case _:
+                names = set()
     return [Key(request.ns, name) for name in names if name]
-
-
-def _related_ids(request: Request, vm: Object) -> set[str]:
-    spec, seen = read_spec(vm, OvcVmSpec), vm_seen(vm)
-    match request.action:
-        case "deploy" | "start":
-            return {spec.cloudspace, spec.account, spec.clone_of, *seen.disks, *seen.clones}
-        case "delete" | "destroy":
-            return {*seen.disks, *seen.clones}
-        case "restore":
-            return {spec.cloudspace, spec.account, *seen.disks}
-        case "detach disk":
-            return {str(request_args(request).get("disk", ""))}
-        case "attach disk" | "add disk" | "resume" | "reboot" | "reset" | "shows on":
-            return {spec.cloudspace, spec.account, str(request_args(request).get("disk", ""))}
-        case _:
-            return set()
 
 
 # --- creation --------------------------------------------------------------------------------------------------------
 
 
 async def _define(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    spec, ns = parse_spec(request.spec, OvcVmSpec), request.ns
+    spec, ns = model.parse_spec(request.spec, model.OvcVmSpec), request.ns
     if size_of(spec.size) is None:
         raise BadInput("size", spec.size, "a size: tiny, small, medium, large, or such as 2c512m")
     if vm.parent != spec.cloudspace or vm.queue != vm.id:
         raise BadInput("parent", vm.parent, f"the VM's cloudspace, {spec.cloudspace}")
-    box = require_state(uow, ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+    box = common_guard.require_state(uow, ns, spec.cloudspace, lifecycle.CLOUDSPACE, lifecycle.CloudspaceState.DEPLOYED)
     if box.parent != spec.account:
-        raise OtherAccount(kind="cloudspace", id=box.id, other=spec.account)
-    require_state(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-    image = require_state(uow, ns, spec.image, IMAGE, ImageState.CREATED)
+        raise errors.OtherAccount(kind="cloudspace", id=box.id, other=spec.account)
+    common_guard.require_state(uow, ns, spec.account, lifecycle.ACCOUNT, lifecycle.AccountState.CONFIRMED)
+    image = common_guard.require_state(uow, ns, spec.image, lifecycle.IMAGE, lifecycle.ImageState.CREATED)
     _require_same_account(image, image.parent or "", spec.account)
     source = _source(uow, ns, spec)
-    await require_free_name(uow, ns, VM, spec.name, parent=spec.cloudspace)
+    await common_guard.require_free_name(uow, ns, lifecycle.VM, spec.name, parent=spec.cloudspace)
     if source is not None:
-        seen = vm_seen(source)
+        seen = model.vm_seen(source)
         update_seen(uow, source, replace(seen, clones=(*seen.clones, vm.id)))
-    used = image_seen(image)
+    used = model.image_seen(image)
     update_seen(uow, image, replace(used, users=used.users + 1))
-    boot = boot_disk_id(vm.id)
-    define_disk(uow, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), vm.id, 0)
-    return replace(request, seen=to_json(OvcVmSeen(disks={boot: 0})))
+    boot = model.boot_disk_id(vm.id)
+    define_disk(uow, request, boot, model.DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), vm.id, 0)
+    return replace(request, seen=to_json(model.OvcVmSeen(disks={boot: 0})))
 
 
-def _source(uow: UnitOfWork, ns: str, spec: OvcVmSpec) -> Object | None:
+def _source(uow: UnitOfWork, ns: str, spec: model.OvcVmSpec) -> Object | None:
     """Return the VM that is cloned; it must not run while its disk becomes the base of both."""
     if not spec.clone_of:
         return None
-    source = require_state(uow, ns, spec.clone_of, VM, OvcVmState.HALTED)
-    of = read_spec(source, OvcVmSpec)
+    source = common_guard.require_state(uow, ns, spec.clone_of, lifecycle.VM, lifecycle.OvcVmState.HALTED)
+    of = model.read_spec(source, model.OvcVmSpec)
     _require_same_account(source, of.account, spec.account)
     if of.image != spec.image:
         raise BadInput("image", spec.image, f"the image of the VM that is cloned, {of.image}")
@@ -153,27 +99,23 @@ def _source(uow: UnitOfWork, ns: str, spec: OvcVmSpec) -> Object | None:
 
 def _require_same_account(record: Object, account: str, other: str) -> None:
     if account != other:
-        raise OtherAccount(kind=short_kind(record.kind), id=record.id, other=other)
-
-
-def _require_power_allowed(uow: UnitOfWork, request: Request, spec: OvcVmSpec) -> None:
-    """Refuse to start a VM below a disabled parent; the controller may, because it only restores what there was."""
-    if request.actor != CONTROLLER:
-        require_state(uow, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
-        require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+        raise errors.OtherAccount(kind=model.short_kind(record.kind), id=record.id, other=other)
 
 
 async def _require_parents_enabled(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    spec = read_spec(vm, OvcVmSpec)
-    require_enabled(uow, request, spec.account, spec.cloudspace)
+    spec = model.read_spec(vm, model.OvcVmSpec)
+    common_guard.require_enabled(uow, request, spec.account, spec.cloudspace)
     return None
 
 
 async def _deploy(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    boot, spec = require_object(uow, request.ns, boot_disk_id(vm.id), DISK), read_spec(vm, OvcVmSpec)
+    boot, spec = (
+        common_guard.require_object(uow, request.ns, model.boot_disk_id(vm.id), lifecycle.DISK),
+        model.read_spec(vm, model.OvcVmSpec),
+    )
     if spec.clone_of:
-        require_state(uow, request.ns, spec.clone_of, VM, OvcVmState.HALTED)
-    move = None if boot.state == DiskState.ASSIGNED else disk_move(uow, boot, "assign")
+        common_guard.require_state(uow, request.ns, spec.clone_of, lifecycle.VM, lifecycle.OvcVmState.HALTED)
+    move = None if boot.state == lifecycle.DiskState.ASSIGNED else disk_move(uow, boot, "assign")
     await _start(uow, request, vm)
     if move is not None:
         hold_disk(uow, request, boot, move)
@@ -181,34 +123,40 @@ async def _deploy(uow: UnitOfWork, request: Request, vm: Object) -> Request | No
 
 
 async def _start(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    _require_power_allowed(uow, request, read_spec(vm, OvcVmSpec))
-    seen, node = vm_seen(vm), str(request_args(request).get("node", ""))
-    for clone in (require_object(uow, request.ns, id_, VM) for id_ in seen.clones):
-        if clone.state == OvcVmState.DEPLOYING:  # the clone is being created from this VM's disk
-            raise HasClones(id=vm.id, clones=clone.id)
+    # Refuse to start a VM below a disabled parent; the controller may, because it only restores what there was.
+    spec = model.read_spec(vm, model.OvcVmSpec)
+    if request.actor != CONTROLLER:
+        common_guard.require_state(
+            uow, request.ns, spec.cloudspace, lifecycle.CLOUDSPACE, lifecycle.CloudspaceState.DEPLOYED
+        )
+        common_guard.require_state(uow, request.ns, spec.account, lifecycle.ACCOUNT, lifecycle.AccountState.CONFIRMED)
+    seen, node = model.vm_seen(vm), str(common_guard.request_args(request).get("node", ""))
+    for clone in (common_guard.require_object(uow, request.ns, id_, lifecycle.VM) for id_ in seen.clones):
+        if clone.state == lifecycle.OvcVmState.DEPLOYING:  # the clone is being created from this VM's disk
+            raise errors.HasClones(id=vm.id, clones=clone.id)
     if node and request.actor == USER:
-        raise NodeIsInternal(id=vm.id)
+        raise errors.NodeIsInternal(id=vm.id)
     if node:
         node = await requested_node(uow, vm, node, back=request.actor == CONTROLLER)
     else:
         node = await choose_node(uow, vm, present=seen.node)
     await _require_bootable(uow, vm, node)
-    update_seen(uow, vm, replace(seen, node=node, machine=machine_key(vm.id, request.op)))
+    update_seen(uow, vm, replace(seen, node=node, machine=model.machine_key(vm.id, request.op)))
     return None
 
 
 async def _require_bootable(uow: UnitOfWork, vm: Object, node: str) -> None:
     """Refuse a VM from an image of the library if its node could boot only the built-in guest, or not hold it."""
-    spec = read_spec(vm, OvcVmSpec)
+    spec = model.read_spec(vm, model.OvcVmSpec)
     image, place = await uow.peek([Key(vm.ns, spec.image), Key(vm.ns, node)])
-    runs_on = None if place is None else read_spec(place, NodeSpec)
-    if image is None or runs_on is None or read_spec(image, ImageSpec).source == BUILT_IN_IMAGE:
+    runs_on = None if place is None else model.read_spec(place, model.NodeSpec)
+    if image is None or runs_on is None or model.read_spec(image, model.ImageSpec).source == model.BUILT_IN_IMAGE:
         return
     arch = runs_on.options.get("arch", HOST_ARCH)
     if runs_on.driver != "qemu" or not GUEST_BOARDS[arch].firmware:
         return
     if why := firmware_problem(arch):
-        raise BadInput("image", spec.image, f"one with the source {BUILT_IN_IMAGE!r}: {why}")
+        raise BadInput("image", spec.image, f"one with the source {model.BUILT_IN_IMAGE!r}: {why}")
     size = size_of(spec.size)
     if size is None or size.mib < LEAST_MIB:
         raise BadInput(
@@ -221,32 +169,32 @@ async def _require_bootable(uow: UnitOfWork, vm: Object, node: str) -> None:
 
 def _require_no_clones(uow: UnitOfWork, vm: Object, *, living: bool) -> None:
     """Refuse while there are clones; with `living`, clones in the recycle bin do not count."""
-    clones = [uow.objects[Key(vm.ns, id_)] for id_ in vm_seen(vm).clones]
+    clones = [uow.objects[Key(vm.ns, id_)] for id_ in model.vm_seen(vm).clones]
     standing = [clone.id for clone in clones if not living or clone.state not in OUT]
     if standing:
-        raise HasClones(id=vm.id, clones=", ".join(standing))
+        raise errors.HasClones(id=vm.id, clones=", ".join(standing))
 
 
 async def _delete(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     _require_no_clones(uow, vm, living=True)
-    disks = [require_object(uow, request.ns, id_, DISK) for id_ in vm_seen(vm).disks]
+    disks = [common_guard.require_object(uow, request.ns, id_, lifecycle.DISK) for id_ in model.vm_seen(vm).disks]
     taken = [(disk, disk_move(uow, disk, "delete")) for disk in disks if disk.state not in NOT_TAKEN_ALONG]
     for disk, move in taken:
-        hold_disk(uow, request, disk, move, bin=BinEntry(uow.now, vm.id))
-    put_in_bin(uow, request, vm)
+        hold_disk(uow, request, disk, move, bin=model.BinEntry(uow.now, vm.id))
+    common_guard.put_in_bin(uow, request, vm)
     return None
 
 
-NOT_TAKEN_ALONG = frozenset({DiskState.TOBEDELETED, DiskState.ERROR, DiskState.MODELED})
+NOT_TAKEN_ALONG = frozenset({lifecycle.DiskState.TOBEDELETED, lifecycle.DiskState.ERROR, lifecycle.DiskState.MODELED})
 """States of disks that a deleted VM does not take along: in the recycle bin already, or incomplete."""
 
 
 async def _restore(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    spec, seen = read_spec(vm, OvcVmSpec), vm_seen(vm)
-    for id_, lifecycle in ((spec.cloudspace, CLOUDSPACE), (spec.account, ACCOUNT)):
-        require_parent_not_binned(uow, request, id_, lifecycle)
-    disks = [require_object(uow, request.ns, id_, DISK) for id_ in seen.disks]
-    back = [disk for disk in disks if (stay := disk_seen(disk).bin) is not None and stay.along == vm.id]
+    spec, seen = model.read_spec(vm, model.OvcVmSpec), model.vm_seen(vm)
+    for id_, kind in ((spec.cloudspace, lifecycle.CLOUDSPACE), (spec.account, lifecycle.ACCOUNT)):
+        common_guard.require_parent_not_binned(uow, request, id_, kind)
+    disks = [common_guard.require_object(uow, request.ns, id_, lifecycle.DISK) for id_ in seen.disks]
+    back = [disk for disk in disks if (stay := model.disk_seen(disk).bin) is not None and stay.along == vm.id]
     for disk, move in [(disk, disk_move(uow, disk, "restore")) for disk in back]:
         hold_disk(uow, request, disk, move)
     return None
@@ -254,7 +202,7 @@ async def _restore(uow: UnitOfWork, request: Request, vm: Object) -> Request | N
 
 async def _destroy(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     _require_no_clones(uow, vm, living=False)
-    disks = [require_object(uow, request.ns, id_, DISK) for id_ in vm_seen(vm).disks]
+    disks = [common_guard.require_object(uow, request.ns, id_, lifecycle.DISK) for id_ in model.vm_seen(vm).disks]
     for disk, move in [(disk, disk_move(uow, disk, "destroy")) for disk in disks]:
         hold_disk(uow, request, disk, move)
     return None
@@ -263,56 +211,62 @@ async def _destroy(uow: UnitOfWork, request: Request, vm: Object) -> Request | N
 # --- disks -----------------------------------------------------------------------------------------------------------
 
 
-def _free_slot(vm: Object, seen: OvcVmSeen) -> int:
-    if len(seen.disks) >= MAX_DISKS:
-        raise TooManyDisks(id=vm.id, most=MAX_DISKS)
-    return next(slot for slot in range(MAX_DISKS) if slot not in seen.disks.values())
+def _free_slot(vm: Object, seen: model.OvcVmSeen) -> int:
+    if len(seen.disks) >= model.MAX_DISKS:
+        raise errors.TooManyDisks(id=vm.id, most=model.MAX_DISKS)
+    return next(slot for slot in range(model.MAX_DISKS) if slot not in seen.disks.values())
 
 
 async def _add_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     await _require_parents_enabled(uow, request, vm)
-    args, account = request_args(request), read_spec(vm, OvcVmSpec).account
-    spec = parse_spec(to_json({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
-    slot = _free_slot(vm, vm_seen(vm))
-    await require_free_name(uow, request.ns, DISK, spec.name, account=account)
-    disk = define_disk(uow, request, added_disk_id(request.op), spec, vm.id, slot)
+    args, account = common_guard.request_args(request), model.read_spec(vm, model.OvcVmSpec).account
+    spec = model.parse_spec(
+        to_json({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), model.DiskSpec
+    )
+    slot = _free_slot(vm, model.vm_seen(vm))
+    await common_guard.require_free_name(uow, request.ns, lifecycle.DISK, spec.name, account=account)
+    disk = define_disk(uow, request, model.added_disk_id(request.op), spec, vm.id, slot)
     hold_disk(uow, request, disk, disk_move(uow, disk, "assign"))
     return None
 
 
 async def _attach_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     await _require_parents_enabled(uow, request, vm)
-    disk = require_object(uow, request.ns, str(request_args(request).get("disk", "")), DISK)
-    spec = read_spec(disk, DiskSpec)
-    _require_same_account(disk, spec.account, read_spec(vm, OvcVmSpec).account)
+    disk = common_guard.require_object(
+        uow, request.ns, str(common_guard.request_args(request).get("disk", "")), lifecycle.DISK
+    )
+    spec = model.read_spec(disk, model.DiskSpec)
+    _require_same_account(disk, spec.account, model.read_spec(vm, model.OvcVmSpec).account)
     _refuse_boot_disk(disk, spec)
-    slot = _free_slot(vm, vm_seen(vm))
+    slot = _free_slot(vm, model.vm_seen(vm))
     held = hold_disk(uow, request, disk, disk_move(uow, disk, "attach"), vm=vm.id, slot=slot)
     uow.save_object(held.key, replace(held, parent=vm.id, queue=vm.id))
     return None
 
 
 async def _detach_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    disk = require_object(uow, request.ns, str(request_args(request).get("disk", "")), DISK)
-    if disk.id not in vm_seen(vm).disks:
-        raise NotAttached(disk=disk.id, id=vm.id)
-    _refuse_boot_disk(disk, read_spec(disk, DiskSpec))
+    disk = common_guard.require_object(
+        uow, request.ns, str(common_guard.request_args(request).get("disk", "")), lifecycle.DISK
+    )
+    if disk.id not in model.vm_seen(vm).disks:
+        raise errors.NotAttached(disk=disk.id, id=vm.id)
+    _refuse_boot_disk(disk, model.read_spec(disk, model.DiskSpec))
     hold_disk(uow, request, disk, disk_move(uow, disk, "detach"))
     return None
 
 
-def _refuse_boot_disk(disk: Object, spec: DiskSpec) -> None:
+def _refuse_boot_disk(disk: Object, spec: model.DiskSpec) -> None:
     if spec.boot:
-        raise BootDisk(id=disk.id, vm=disk_seen(disk).vm)
+        raise errors.BootDisk(id=disk.id, vm=model.disk_seen(disk).vm)
 
 
 # --- migration -------------------------------------------------------------------------------------------------------
 
 
 async def _migrate(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    seen, node = vm_seen(vm), str(request_args(request).get("node", ""))
+    seen, node = model.vm_seen(vm), str(common_guard.request_args(request).get("node", ""))
     if node and node == seen.node:
-        raise AlreadyOnNode(id=vm.id, node=node)
+        raise errors.AlreadyOnNode(id=vm.id, node=node)
     if node:
         node = await requested_node(uow, vm, node, back=request.actor == CONTROLLER)
     else:
@@ -327,10 +281,10 @@ async def _migrate(uow: UnitOfWork, request: Request, vm: Object) -> Request | N
 async def _apply_observed(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     """Apply the power that a node shows of a VM at rest; a machine that went off is stopped for certain later."""
     if uow.queue(Key(vm.ns, vm.queue)):
-        raise NotAtRest(kind=short_kind(vm.kind), id=vm.id)
-    seen = vm_seen(vm)
+        raise errors.NotAtRest(kind=model.short_kind(vm.kind), id=vm.id)
+    seen = model.vm_seen(vm)
     if request.action == "shows off" and seen.machine:
-        lost = PlacedMachine(seen.node, seen.machine)
+        lost = model.PlacedMachine(seen.node, seen.machine)
         update_seen(uow, vm, replace(seen, machine="", stale_machines=(*seen.stale_machines, lost)))
     return None
 

@@ -126,27 +126,21 @@ class FileDiskStore:
         async with locked_disk(own):
             if self._path(disk).exists():
                 return
-            base = self._link_base(own, f"{source}.base-{disk}")
+            # The base of an earlier attempt stays, because the disk's file may be on top of it, but is not used again:
+            # the disk may have changed since.
+            name = f"{source}.base-{disk}"
+            numbered = (self._root / f"{name}.{number}" for number in count(1))
+            base = self._root / name
+            while base.exists() and not base.samefile(own):
+                base = next(numbered)
+            if not base.exists():
+                base.hardlink_to(own)
             try:
                 await self._run_limited(layer_disk(own, base))
             finally:
                 if base.samefile(own):
                     base.unlink()
             await self._run_limited(make_disk(self._path(disk), gib, base))
-
-    def _link_base(self, own: Path, name: str) -> Path:
-        """Return a new hard link to a disk's file.
-
-        The base of an earlier attempt stays, because the disk's file may be on top of it, but it is not used again: the
-        disk may have changed since.
-        """
-        numbered = (self._root / f"{name}.{number}" for number in count(1))
-        base = self._root / name
-        while base.exists() and not base.samefile(own):
-            base = next(numbered)
-        if not base.exists():
-            base.hardlink_to(own)
-        return base
 
     async def _run_limited(self, making: Awaitable[None]) -> None:
         async with self._turns:
@@ -159,11 +153,12 @@ class FileDiskStore:
 
     async def remove(self, id_: str) -> None:
         """Remove a disk or an image, with its base files and what killed attempts have left."""
-        await asyncio.to_thread(self._remove, id_)
 
-    def _remove(self, id_: str) -> None:
-        for file in self._root.glob(f"{id_}.*"):
-            file.unlink(missing_ok=True)
+        def unlink_all() -> None:
+            for file in self._root.glob(f"{id_}.*"):
+                file.unlink(missing_ok=True)
+
+        await asyncio.to_thread(unlink_all)
 
     async def exists(self, id_: str) -> bool:
         """Tell whether there is such a disk or image."""

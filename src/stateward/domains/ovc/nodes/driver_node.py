@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Collection
 
+from stateward import drivers
 from stateward.domains.ovc.nodes.port import (
     AttachedDisk,
     Hypervisor,
@@ -15,17 +16,6 @@ from stateward.domains.ovc.nodes.port import (
     NodeMachine,
     Power,
     ProgressCallback,
-)
-from stateward.drivers import (
-    CallRefused,
-    Driver,
-    MachineAction,
-    MachineHandle,
-    MachineListing,
-    MachineSpec,
-    MachineState,
-    Outcome,
-    RefusalReason,
 )
 from stateward.engine import Permanent, Temporary
 from stateward.engine.job import finish_call
@@ -35,18 +25,18 @@ POLL_MIN_S = 0.02
 POLL_MAX_S = 0.5
 
 POWERS = {
-    MachineState.RUNNING:    Power.ON,
-    MachineState.SUSPENDED:  Power.FROZEN,
-    MachineState.TERMINATED: Power.OFF,
-    MachineState.FAILED:     Power.OFF,
-    MachineState.OTHER:      Power.UNKNOWN,
+    drivers.MachineState.RUNNING:    Power.ON,
+    drivers.MachineState.SUSPENDED:  Power.FROZEN,
+    drivers.MachineState.TERMINATED: Power.OFF,
+    drivers.MachineState.FAILED:     Power.OFF,
+    drivers.MachineState.OTHER:      Power.UNKNOWN,
 }  # fmt: skip
 
 
 class DriverNode:
     """A node whose machines are a driver's; all start from `image`, and have `size` if it is given."""
 
-    def __init__(self, driver: Driver, image: str, size: str = "") -> None:
+    def __init__(self, driver: drivers.Driver, image: str, size: str = "") -> None:
         self._driver, self._image, self._size = driver, image, size
 
     @property
@@ -64,39 +54,43 @@ class DriverNode:
         raise_for_outcome(await self._create(machine))
         await self._wait_for_power(machine.key, Power.ON, Power.FROZEN)
 
-    async def _create(self, machine: NodeMachine) -> Outcome:
+    async def _create(self, machine: NodeMachine) -> drivers.Outcome:
         (outcome,) = await finish_call(self._driver.create([self._machine_spec(machine)]))
         return outcome
 
-    def _machine_spec(self, machine: NodeMachine) -> MachineSpec:
-        return MachineSpec(machine.key, machine.name, self._size or machine.size, self._image)
+    def _machine_spec(self, machine: NodeMachine) -> drivers.MachineSpec:
+        return drivers.MachineSpec(machine.key, machine.name, self._size or machine.size, self._image)
 
     async def stop(self, key: str) -> None:
         """Stop a machine."""
-        await self._act(key, MachineAction.TERMINATE, "", Power.OFF)
+        await self._act(key, drivers.MachineAction.TERMINATE, "", Power.OFF)
 
     async def pause(self, key: str) -> None:
         """Freeze a machine."""
-        await self._act(key, MachineAction.SUSPEND, "", Power.FROZEN)
+        await self._act(key, drivers.MachineAction.SUSPEND, "", Power.FROZEN)
 
     async def resume(self, key: str) -> None:
         """Resume a frozen machine."""
-        await self._act(key, MachineAction.RESUME, "", Power.ON)
+        await self._act(key, drivers.MachineAction.RESUME, "", Power.ON)
 
     async def reset(self, key: str, token: str) -> None:
         """Boot a machine again."""
-        await self._act(key, MachineAction.REBOOT, token, Power.ON)
+        await self._act(key, drivers.MachineAction.REBOOT, token, Power.ON)
 
-    async def _act(self, key: str, deed: MachineAction, token: str, wanted: Power) -> None:
-        (outcome,) = await finish_call(self._driver.act(deed, [MachineHandle(key, None, token)]))
-        gone = isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND and wanted is Power.OFF
+    async def _act(self, key: str, deed: drivers.MachineAction, token: str, wanted: Power) -> None:
+        (outcome,) = await finish_call(self._driver.act(deed, [drivers.MachineHandle(key, None, token)]))
+        gone = (
+            isinstance(outcome, drivers.CallRefused)
+            and outcome.why is drivers.RefusalReason.NOT_FOUND
+            and wanted is Power.OFF
+        )
         if not gone:
             await self._raise_unless_reached(key, outcome, wanted)
             await self._wait_for_power(key, wanted)
 
-    async def _raise_unless_reached(self, key: str, outcome: Outcome, wanted: Power) -> None:
+    async def _raise_unless_reached(self, key: str, outcome: drivers.Outcome, wanted: Power) -> None:
         """Raise for a refused call, unless the machine already has the wanted power; Temporary while it is changing."""
-        if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.CONFLICT:
+        if isinstance(outcome, drivers.CallRefused) and outcome.why is drivers.RefusalReason.CONFLICT:
             power = await self.get_power(key)
             if power is Power.CHANGING:
                 raise Temporary(outcome.message)
@@ -185,6 +179,6 @@ class DriverNode:
         await self._driver.close()
 
 
-def _powers_in(listing: MachineListing, keys: Collection[str]) -> dict[str, Power]:
+def _powers_in(listing: drivers.MachineListing, keys: Collection[str]) -> dict[str, Power]:
     shown = {machine.key: POWERS.get(machine.state, Power.CHANGING) for machine in listing.machines}
     return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}

@@ -48,7 +48,14 @@ OPTION_FORMS: dict[str, type[Struct]] = {"process": ProcessOptions, "qemu": Qemu
 
 def check_options(spec: NodeSpec) -> None:
     """Refuse options that the node's driver would not take."""
-    _check_form(spec)
+    if form := OPTION_FORMS.get(spec.driver):
+        for name, value in spec.options.items():
+            if name not in form.__struct_fields__:
+                raise BadInput(f"options.{name}", name, f"one of {', '.join(sorted(form.__struct_fields__))}")
+            try:
+                msgspec.convert({name: value}, form)
+            except msgspec.ValidationError as error:
+                raise BadInput(f"options.{name}", value, explain(error, form).allowed) from error
     try:
         if spec.driver == "simulated":
             with_options(CALM, spec.options)
@@ -58,16 +65,3 @@ def check_options(spec: NodeSpec) -> None:
         raise BadInput(f"options.{error.name}", error.name, f"one of {', '.join(sorted(error.known))}") from error
     except BadInput as error:
         raise BadInput(f"options.{error.field}", error.value, error.allowed) from error
-
-
-def _check_form(spec: NodeSpec) -> None:
-    form = OPTION_FORMS.get(spec.driver)
-    if form is None:
-        return
-    for name, value in spec.options.items():
-        if name not in form.__struct_fields__:
-            raise BadInput(f"options.{name}", name, f"one of {', '.join(sorted(form.__struct_fields__))}")
-        try:
-            msgspec.convert({name: value}, form)
-        except msgspec.ValidationError as error:
-            raise BadInput(f"options.{name}", value, explain(error, form).allowed) from error

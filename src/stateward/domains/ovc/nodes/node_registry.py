@@ -10,7 +10,6 @@ from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.node_options import check_options
 from stateward.domains.ovc.nodes.port import Hypervisor
 from stateward.drivers import ProviderRegion
-from stateward.drivers.confinement import Confinement
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
 from stateward.drivers.simulated.cloud_file import CloudUnavailable
 from stateward.drivers.simulated.provider_catalogue import SimulatedImage, SimulatedSpec
@@ -18,6 +17,7 @@ from stateward.engine import Permanent, Temporary
 from stateward.errors import StatewardError
 from stateward.store.port import Reader
 from stateward.store.records import Key
+from stateward.workloads.confinement import Confinement
 
 PROVIDER = "ovc"
 SIMULATED_SIZE = "tiny"
@@ -56,7 +56,14 @@ class NodeRegistry:
             record = await self.reader.object(key)
             if record is None or record.kind != NODE.kind:
                 raise Permanent(f"there is no node {node!r}")
-            self._nodes.setdefault(key, self._create(file_name(record), read_spec(record, NodeSpec)))
+            spec = read_spec(record, NodeSpec)
+            try:
+                check_options(spec)
+                self._nodes.setdefault(key, self.factories[spec.driver](file_name(record), spec))
+            except CloudUnavailable as error:
+                raise Temporary(str(error)) from error
+            except StatewardError as error:
+                raise Permanent(str(error)) from error
         return self._nodes[key]
 
     async def stop_machine(self, ns: str, seen: PlacementSeen) -> None:
@@ -68,15 +75,6 @@ class NodeRegistry:
         """Stop the machines that earlier failures may have left behind."""
         for left in seen.stale_machines:
             await (await self.get(ns, left.node)).stop(left.machine)
-
-    def _create(self, node: str, spec: NodeSpec) -> Hypervisor:
-        try:
-            check_options(spec)
-            return self.factories[spec.driver](node, spec)
-        except CloudUnavailable as error:
-            raise Temporary(str(error)) from error
-        except StatewardError as error:
-            raise Permanent(str(error)) from error
 
     def _count_call(self, call: str) -> None:
         self._called(PROVIDER, call)

@@ -2,19 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from msgspec.structs import replace
 
+from stateward.domains.ovc.nodes import port
 from stateward.domains.ovc.nodes.driver_node import POLL_MIN_S, DriverNode
-from stateward.domains.ovc.nodes.port import (
-    AttachedDisk,
-    Hypervisor,
-    NodeInventory,
-    NodeMachine,
-    Power,
-    ProgressCallback,
-)
 from stateward.drivers import MachineSpec, Outcome
 from stateward.drivers.qemu.disks import QemuDisk
 from stateward.drivers.qemu.errors import CommandRejected, DiskError, MigrationFailed, MonitorError, MonitorNotReached
@@ -35,73 +29,64 @@ class QemuNode(DriverNode):
         super().__init__(host, OWN_GUEST)
         self.host = host
 
-    def _machine_spec(self, machine: NodeMachine) -> MachineSpec:
+    def _machine_spec(self, machine: port.NodeMachine) -> MachineSpec:
         return replace(super()._machine_spec(machine), image=FROM_DISK if machine.boots_disk else OWN_GUEST)
 
-    async def _create(self, machine: NodeMachine) -> Outcome:
-        return await finish_call(self.host.boot(self._machine_spec(machine), to_qemu_disks(machine.disks)))
+    async def _create(self, machine: port.NodeMachine) -> Outcome:
+        return await finish_call(self.host.boot(self._machine_spec(machine), [*map(_to_qemu_disk, machine.disks)]))
 
     async def stop(self, key: str) -> None:
         """Press the power button, and terminate the process if the guest does not obey in time.
 
         The guest may obey the button at any time. So a stop that has begun runs to its end, even if it is cancelled.
         """
-        if await self.get_power(key) is Power.ON:
+        if await self.get_power(key) is port.Power.ON:
             await finish_call(self._power_off(key))
         else:
             await super().stop(key)
 
     async def _power_off(self, key: str) -> None:
-        await self._press_power_button(key)
-        await super().stop(key)
-
-    async def _press_power_button(self, key: str) -> None:
-        try:
+        with suppress(TimeoutError, MonitorError):
             async with asyncio.timeout(POWER_BUTTON_TIMEOUT_S):
                 await self.host.press_power_button(key)
-                while await self.get_power(key) is not Power.OFF:
+                while await self.get_power(key) is not port.Power.OFF:
                     await asyncio.sleep(POLL_MIN_S)
-        except (TimeoutError, MonitorError):
-            return
+        await super().stop(key)
 
-    async def get_settled_power(self, key: str, seconds: float) -> Power:
+    async def get_settled_power(self, key: str, seconds: float) -> port.Power:
         """Return the power of a machine; also wait for a guest that may be about to switch itself off."""
         deadline = time.monotonic() + seconds
         while (
             power := await super().get_settled_power(key, seconds)
-        ) is Power.ON and await self.host.may_still_power_off(key):
+        ) is port.Power.ON and await self.host.may_still_power_off(key):
             if time.monotonic() > deadline:
-                return Power.CHANGING
+                return port.Power.CHANGING
             await asyncio.sleep(POLL_MIN_S)
         return power
 
-    async def list_machines(self) -> NodeInventory:
+    async def list_machines(self) -> port.NodeInventory:
         """Return the machines by their processes, whether or not their monitors answer."""
         keys, complete = await self.host.running_machines()
-        return NodeInventory(keys, complete)
+        return port.NodeInventory(keys, complete)
 
-    async def attach(self, key: str, disk: AttachedDisk) -> None:
+    async def attach(self, key: str, disk: port.AttachedDisk) -> None:
         """Attach a disk to a running machine."""
-        try:
+        with _as_work_errors():
             await finish_call(self.host.attach(key, _to_qemu_disk(disk)))
-        except (MonitorError, DiskError) as error:
-            raise to_work_error(error) from error
 
-    async def detach(self, key: str, disk: AttachedDisk) -> None:
+    async def detach(self, key: str, disk: port.AttachedDisk) -> None:
         """Detach a disk from a running machine."""
-        try:
+        with _as_work_errors():
             await finish_call(self.host.detach(key, _to_qemu_disk(disk)))
-        except (MonitorError, DiskError) as error:
-            raise to_work_error(error) from error
 
-    async def has_disk(self, key: str, disk: AttachedDisk) -> bool:
+    async def has_disk(self, key: str, disk: port.AttachedDisk) -> bool:
         """Tell whether a running machine has a disk in its slot."""
-        try:
+        with _as_work_errors():
             return disk.slot in await self.host.slots(key)
-        except MonitorError as error:
-            raise to_work_error(error) from error
 
-    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, on_progress: ProgressCallback) -> None:
+    async def move(
+        self, key: str, to: port.Hypervisor, machine: port.NodeMachine, on_progress: port.ProgressCallback
+    ) -> None:
         """Move a machine to another node while it runs."""
         move = self._move(key, to, machine)
         if move is None:
@@ -118,40 +103,35 @@ class QemuNode(DriverNode):
         except MonitorError as error:
             raise Unknown(str(error)) from error
 
-    async def has_moved(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
+    async def has_moved(self, key: str, to: port.Hypervisor, machine: port.NodeMachine) -> bool:
         """Tell whether a machine runs on the other node, and no longer here."""
         move = self._move(key, to, machine)
         return await super().has_moved(key, to, machine) if move is None else await move.is_done()
 
-    async def stop_moving(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
+    async def stop_moving(self, key: str, to: port.Hypervisor, machine: port.NodeMachine) -> bool:
         """Stop a move; tells whether it is too late for that."""
         move = self._move(key, to, machine)
-        try:
+        with _as_work_errors():
             return await super().stop_moving(key, to, machine) if move is None else await move.stop()
-        except MonitorError as error:
-            raise to_work_error(error) from error
 
-    def _move(self, key: str, to: Hypervisor, machine: NodeMachine) -> LiveMigration | None:
+    def _move(self, key: str, to: port.Hypervisor, machine: port.NodeMachine) -> LiveMigration | None:
         if not isinstance(to, QemuNode):
             return None
-        return LiveMigration(self.host, key, to.host, to._machine_spec(machine), to_qemu_disks(machine.disks))  # noqa: SLF001 - its twin
+        return LiveMigration(self.host, key, to.host, to._machine_spec(machine), [*map(_to_qemu_disk, machine.disks)])  # noqa: SLF001 - its twin
 
 
-def _to_qemu_disk(disk: AttachedDisk) -> QemuDisk:
+def _to_qemu_disk(disk: port.AttachedDisk) -> QemuDisk:
     return QemuDisk(disk.file, disk.slot, disk.boot)
 
 
-def to_qemu_disks(disks: Sequence[AttachedDisk]) -> list[QemuDisk]:
-    """Return the disks of a machine as QEMU gets them."""
-    return [_to_qemu_disk(disk) for disk in disks]
-
-
-def to_work_error(error: MonitorError | DiskError) -> Exception:
-    """Return the engine's error for a machine that did not carry out a command."""
-    match error:
-        case CommandRejected() | DiskError():
-            return Permanent(str(error))
-        case MonitorNotReached():
-            return Temporary(str(error))
-        case _:
-            return Unknown(str(error))
+@contextmanager
+def _as_work_errors() -> Iterator[None]:
+    """Raise the engine's errors for a machine that did not carry out a command."""
+    try:
+        yield
+    except (CommandRejected, DiskError) as error:
+        raise Permanent(str(error)) from error
+    except MonitorNotReached as error:
+        raise Temporary(str(error)) from error
+    except MonitorError as error:
+        raise Unknown(str(error)) from error

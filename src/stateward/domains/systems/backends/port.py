@@ -27,8 +27,6 @@ A backend reads the values whenever it starts an instance, also after a crash, a
 ReportText = Callable[[str], Awaitable[None]]
 """Takes a line about what is being done."""
 
-LOOPBACK = "127.0.0.1"
-
 
 class SystemRef(Struct, frozen=True):
     """A reference to a system."""

@@ -7,11 +7,8 @@ when it answers: then no call that it had received before can start one of the c
 
 import asyncio
 import logging
-import os
 import re
-import signal
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,7 +18,7 @@ from stateward.domains.systems.backends.container.container_backend import read_
 from stateward.domains.systems.backends.container.container_specs import ContainerNames
 from stateward.domains.systems.backends.local.instance_dir import BackendDir, read_record, write_record
 from stateward.domains.systems.nodes.node_lease import LeaseFile
-from stateward.drivers.process.procfs import PROC, read_proc, stat_of
+from stateward.procfs import kill_processes, living_processes, read_proc
 
 log = logging.getLogger("stateward.systems")
 
@@ -58,15 +55,12 @@ def kill_containers(folder: Path) -> bool:
     wanted = {id_.encode() for id_ in _stored_ids(BackendDir(folder / CONTAINERS))}
     if not wanted:
         return True
-    pids = [int(name) for name in os.listdir(PROC) if name.isdecimal() and _containers_of(name) & wanted]  # noqa: PTH208 - many
-    alive = [pid for pid in pids if (stat := stat_of(pid)) is not None and stat.alive]
-    for pid in alive:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    return not alive
+    pids = [process.pid for process in living_processes() if _containers_of(process.pid) & wanted]
+    kill_processes(pids)
+    return not pids
 
 
-def _containers_of(pid: int | str) -> set[bytes]:
+def _containers_of(pid: int) -> set[bytes]:
     return set(_CONTAINER_ID.findall(read_proc(pid, "cgroup") or b""))
 
 

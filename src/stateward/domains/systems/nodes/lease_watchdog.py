@@ -8,7 +8,6 @@ the control groups of containers. It ends when there is no agent, no lease and n
 engine, if the node has one, has removed the containers.
 """
 
-import fcntl
 import os
 import signal
 import sys
@@ -20,11 +19,12 @@ import msgspec
 
 from stateward.agents.self_upgrade import LockHolder
 from stateward.domains.systems.backends.local.instance_dir import BackendDir, write_record
-from stateward.domains.systems.backends.local.launch import is_alive, kill_all_below
+from stateward.domains.systems.backends.local.launch import kill_all_below
 from stateward.domains.systems.nodes.container_fence import EngineCleaner, kill_containers
 from stateward.domains.systems.nodes.node_lease import WATCHDOG_FILE, LeaseFile, boot_clock
-from stateward.drivers.confinement import Confinement
-from stateward.drivers.process.procfs import PROC, process_of
+from stateward.procfs import PROC, process_of, signal_group
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.lock_files import try_lock_file
 
 LONGEST_SLEEP_S = 0.2
 """The lease may have been written anew meanwhile, or its file removed."""
@@ -46,9 +46,9 @@ def kill_instances(folder: Path) -> bool:
                 state = directory.state()
                 if state is None:
                     continue
-                if state.process is not None and is_alive(state.process):
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.killpg(state.process.pid, signal.SIGKILL)
+                if state.process is not None:
+                    with suppress(PermissionError):
+                        signal_group(state.process, signal.SIGKILL)
                 if state.uid is not None:
                     with suppress(OSError):
                         confinement.kill(directory.folder, state.uid)
@@ -89,10 +89,7 @@ def watch(folder: Path) -> None:
 def main(folder: Path) -> None:
     """Take the lock, and watch; of two watchdogs, the second one ends."""
     os.umask(0o077)
-    handle = os.open(folder / "watchdog.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if try_lock_file(folder / "watchdog.lock") is None:
         return
     write_record(folder / WATCHDOG_FILE, process_of(os.getpid()))
     watch(folder)

@@ -20,8 +20,9 @@ from stateward.domains.systems.backends.local.launch import HostPlace
 from stateward.domains.systems.nodes.container_fence import save_engine, sees_container
 from stateward.domains.systems.nodes.node_lease import LeaseFile, NodeLease, Watchdog
 from stateward.domains.systems.nodes.node_site import NodeSite
-from stateward.drivers.confinement import Confinement, seal_process
 from stateward.errors import BadInput
+from stateward.procfs import host_cores, host_memory
+from stateward.workloads.confinement import Confinement, confinement_of, seal_process
 
 AGENTS_PATH = "/api/v1/systems/-/nodes"
 
@@ -43,18 +44,14 @@ class NodeAgentOptions(Struct, frozen=True):
 
 def host_capacity(options: NodeAgentOptions) -> SiteCapacity:
     """Return the room for instances: what the host has, or the given limits."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    cpus = options.cpus or float(len(os.sched_getaffinity(0)))
-    return SiteCapacity(cpus, (options.memory or 0) * 2**20 or memory, options.slots, options.address)
+    memory = (options.memory or 0) * 2**20 or host_memory()
+    return SiteCapacity(options.cpus or float(host_cores()), memory, options.slots, options.address)
 
 
 def host_confinement(options: NodeAgentOptions) -> Confinement:
     """Return the confinement of instances: they cannot read the agent's token, folder and environment."""
     seal_process()
-    settings = load({}, os.environ, None).config
-    readable = [Path(name).resolve() for name in settings.machine_paths.split(":") if name]
-    hidden = [options.token_file.resolve(), options.folder]
-    return Confinement(hidden, readable, settings.machine_uids, required=settings.confinement == "required")
+    return confinement_of(load({}, os.environ, None).config, [options.token_file.resolve(), options.folder])
 
 
 def open_container_engine(options: NodeAgentOptions) -> EngineClient | None:

@@ -17,9 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.systems.backends.local.launch import is_alive
 from stateward.domains.systems.nodes.lease_rules import lease_end
-from stateward.drivers.process.procfs import PROC, ProcessId
+from stateward.procfs import PROC, ProcessId, is_alive
 
 log = logging.getLogger("stateward.agent")
 

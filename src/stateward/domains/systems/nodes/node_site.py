@@ -37,9 +37,9 @@ from stateward.domains.systems.definition import Service
 from stateward.domains.systems.nodes.container_fence import CONTAINERS
 from stateward.domains.systems.nodes.lease_watchdog import INSTANCES, kill_instances
 from stateward.domains.systems.nodes.node_model import NodeOrder, NodeRecord, ended_without_trace
-from stateward.drivers.confinement import Confinement
 from stateward.errors import StatewardError
 from stateward.store.records import to_json
+from stateward.workloads.confinement import Confinement
 
 POLL_INTERVAL_S = 0.1
 """The time between two looks at the instances."""

@@ -55,21 +55,18 @@ REGISTER_WAIT_S = 60.0
 @post("/ns/{ns:str}/registerCspVm", opt=ACT | reads(AN_ADOPTION), status_code=200)
 async def register_vms(request: TumblebugRequest, ns: Ns, wait: Wait = None) -> MciInfo:
     """Adopt machines that others have created: each gets a VM of an MCI, which is created if it does not exist."""
-    wanted = _parse_adoption(await request.fields())
-    op, new = await adopt_machines(request.service, ns, wanted, request.caller, grant_of(request).opens)
-    made = await wait_and_show(request, ns, wanted.mci, op, wait)
-    ids = {machine.native_id for machine in new}
-    listed = [vm for vm in await request.service.vms(ns, wanted.mci) if vm_of(vm).adopted in ids]
-    return replace(made, new_vm_list=[vm_of(vm).name for vm in listed])
-
-
-def _parse_adoption(body: Fields) -> AdoptionRequest:
+    body = await request.fields()
     groups = body.objects("subGroups", "vm")
     if not groups:
         raise BadInput("subGroups", [], "a list of at least one subgroup with a cspResourceId")
     machines = tuple(_parse_machine(group, f"g{number}") for number, group in enumerate(groups, 1))
     name = check_name("name", body.text("name").strip())
-    return AdoptionRequest(name, machines, body.labels("label"), body.text("description"))
+    wanted = AdoptionRequest(name, machines, body.labels("label"), body.text("description"))
+    op, new = await adopt_machines(request.service, ns, wanted, request.caller, grant_of(request).opens)
+    made = await wait_and_show(request, ns, wanted.mci, op, wait)
+    ids = {machine.native_id for machine in new}
+    listed = [vm for vm in await request.service.vms(ns, wanted.mci) if vm_of(vm).adopted in ids]
+    return replace(made, new_vm_list=[vm_of(vm).name for vm in listed])
 
 
 def _parse_machine(body: Fields, otherwise: str) -> MachineToAdopt:
@@ -103,7 +100,19 @@ async def register_all(
         raise BadInput("mciName", None, "left out: mciNamePrefix is the name of the MCI, or the beginning of its names")
     flag = (mci_flag or "y").strip()
     prefix = check_name("mciNamePrefix", body.text("mciNamePrefix", "infraNamePrefix").strip() or "csp")
-    places = await _chosen_connections(request, ns, body)
+    # the named connection, or all where the namespace may adopt
+    name = body.text("connectionName").strip()
+    if name:
+        places = [await request.require_connection("connectionName", name, ns)]
+    else:
+        wanted = {field: body.text(word).strip() for field, word in FILTERS.items()}
+        granted = [connection for connection in await request.catalogue.connections() if is_granted(connection, ns)]
+        places = [
+            connection
+            for connection in granted
+            if adopting_namespaces(connection.options) & {ns, "*"}
+            and all(text in ("", getattr(connection, field)) for field, text in wanted.items())
+        ]
     results = [
         await _register(request, ns, place, prefix, single=parse_flag("mciFlag", flag), wait=wait) for place in places
     ]
@@ -115,21 +124,6 @@ async def register_all(
         "registerationOverview": {word: sum(count[word] for count in counts) for word in _overview(0, 0)},
         "registerationResult": results,
     }
-
-
-async def _chosen_connections(request: TumblebugRequest, ns: str, body: Fields) -> list[CloudConnection]:
-    """Return the connections that a registration is for: the named one, or all where the namespace may adopt."""
-    name = body.text("connectionName").strip()
-    if name:
-        return [await request.require_connection("connectionName", name, ns)]
-    wanted = {field: body.text(word).strip() for field, word in FILTERS.items()}
-    granted = [connection for connection in await request.catalogue.connections() if is_granted(connection, ns)]
-    return [
-        connection
-        for connection in granted
-        if adopting_namespaces(connection.options) & {ns, "*"}
-        and all(text in ("", getattr(connection, field)) for field, text in wanted.items())
-    ]
 
 
 FILTERS = {"provider": "provider", "region": "region", "zone": "zone"}
@@ -151,7 +145,12 @@ async def _register(
         listing = await list_unmarked(request.service, ns, place)
         problem = "" if listing.complete else listing.problem or "the listing was not complete"
         for adoption in _requests(place, prefix, listing.machines, single=single):
-            done, errors = await _adopt_all(request, ns, adoption, wait)
+            op, _ = await adopt_machines(request.service, ns, adoption, request.caller, grant_of(request).opens)
+            request.link_operation(ns, op)
+            await wait_for_end(request.service.engine, ns, op, REGISTER_WAIT_S if wait is None else wait)
+            wanted = {machine.native_id for machine in adoption.machines}
+            done = [vm_of(vm).name for vm in await request.service.vms(ns, adoption.mci) if vm_of(vm).adopted in wanted]
+            errors = [f"failed: {text}" for text in mci_seen(await request.service.mci(ns, adoption.mci)).errors]
             adopted, failed = adopted + len(done), failed + len(adoption.machines) - len(done)
             outputs += [f"vm: {name}" for name in done] + errors
     except StatewardError as error:
@@ -180,18 +179,6 @@ def _name(first: str, native: str) -> str:
     """Return a valid name from a connection or a prefix, and the last part of the provider's id of a machine."""
     last = native.rstrip("/").rpartition("/")[2]
     return re.sub("[^a-z0-9+-]+", "-", f"{first}-{last}".lower())[:100]
-
-
-async def _adopt_all(
-    request: TumblebugRequest, ns: str, adoption: AdoptionRequest, wait: float | None
-) -> tuple[list[str], list[str]]:
-    """Adopt machines and wait a while; returns the names of their VMs, and the errors of the others."""
-    op, _ = await adopt_machines(request.service, ns, adoption, request.caller, grant_of(request).opens)
-    request.link_operation(ns, op)
-    await wait_for_end(request.service.engine, ns, op, REGISTER_WAIT_S if wait is None else wait)
-    wanted = {machine.native_id for machine in adoption.machines}
-    made = [vm_of(vm).name for vm in await request.service.vms(ns, adoption.mci) if vm_of(vm).adopted in wanted]
-    return made, [f"failed: {text}" for text in mci_seen(await request.service.mci(ns, adoption.mci)).errors]
 
 
 # --- deregistration --------------------------------------------------------------------------------------------------

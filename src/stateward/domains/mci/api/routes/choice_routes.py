@@ -8,16 +8,7 @@ from litestar import get, post
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.choice_bodies import (
-    A_CHOICE,
-    A_RANGE,
-    AN_IMAGE_SEARCH,
-    METRICS,
-    ImageSearch,
-    parse_choice,
-    parse_image_search,
-    parse_ranges,
-)
+from stateward.domains.mci.api import choice_bodies
 from stateward.domains.mci.api.connection_views import known_location, location_of, region_view, spec_view
 from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.operation_replies import OperationReply
@@ -37,14 +28,14 @@ A_PLACE = {"connectionName": "aws-ap-northeast-2"}
 # --- specs -----------------------------------------------------------------------------------------------------------
 
 
-@post("/recommendSpec", opt=READ | reads(A_CHOICE), status_code=200)
+@post("/recommendSpec", opt=READ | reads(choice_bodies.A_CHOICE), status_code=200)
 async def recommend_spec(request: TumblebugRequest) -> list[SpecView]:
     """Return the specs that fit the conditions, best first."""
     offers = await _offers(request)
     regions = {
         f"{offer.connection.provider}+{offer.connection.region}".lower(): offer.at for offer in offers if offer.at
     }
-    wanted = parse_choice(await request.fields(), regions)
+    wanted = choice_bodies.parse_choice(await request.fields(), regions)
     return _ordered(choose(offers, wanted.conditions, wanted.priorities, wanted.limit, CHANCE))
 
 
@@ -69,14 +60,14 @@ async def recommend_spec_options(request: TumblebugRequest) -> dict[str, Any]:
     assert ways.keys() == {way for several in WAYS.values() for way in several}
     return {
         "filter": {
-            "availableMetrics": list(METRICS),
+            "availableMetrics": list(choice_bodies.METRICS),
             "availableValues": values,
-            "examplePolicies": A_CHOICE["filter"]["policy"],  # type: ignore[index]
+            "examplePolicies": choice_bodies.A_CHOICE["filter"]["policy"],  # type: ignore[index]
             "limitExamples": ["0", "50", "100"],
         },
         "priority": {
             "availableMetrics": list(PRIORITIES),
-            "examplePolicies": A_CHOICE["priority"]["policy"],  # type: ignore[index]
+            "examplePolicies": choice_bodies.A_CHOICE["priority"]["policy"],  # type: ignore[index]
             "parameterOptions": ways,
         },
         "limit": ["5", "10", "20", "50"],
@@ -85,12 +76,12 @@ async def recommend_spec_options(request: TumblebugRequest) -> dict[str, Any]:
 
 @post(
     ["/ns/{ns:str}/resources/filterSpecsByRange", "/ns/{ns:str}/resources/filterSpecs"],
-    opt=READ | shares(EVERYBODY) | reads(A_RANGE),
+    opt=READ | shares(EVERYBODY) | reads(choice_bodies.A_RANGE),
     status_code=200,
 )
 async def filter_specs(request: TumblebugRequest, ns: Ns) -> dict[str, list[SpecView]]:
     """Return the specs of a namespace within ranges; those of the providers are in the namespace `system`."""
-    wanted = parse_ranges(await request.fields())
+    wanted = choice_bodies.parse_ranges(await request.fields())
     offers = await _offers(request) if ns == EVERYBODY else await _registered_offers(request, ns)
     return {"spec": _ordered(choose(offers, wanted.conditions, (), wanted.limit, CHANCE))}
 
@@ -128,10 +119,14 @@ class FoundImages(Struct, frozen=True, rename="camel"):
     image_list: list[ImageView]
 
 
-@post("/ns/{ns:str}/resources/searchImage", opt=READ | shares(EVERYBODY) | reads(AN_IMAGE_SEARCH), status_code=200)
+@post(
+    "/ns/{ns:str}/resources/searchImage",
+    opt=READ | shares(EVERYBODY) | reads(choice_bodies.AN_IMAGE_SEARCH),
+    status_code=200,
+)
 async def search_image(request: TumblebugRequest, ns: Ns) -> FoundImages:
     """Return the images that fit: those of the providers, and those that are registered in the namespace."""
-    wanted = await _with_spec(request, ns, parse_image_search(await request.fields()))
+    wanted = await _with_spec(request, ns, choice_bodies.parse_image_search(await request.fields()))
     namespaces = dict.fromkeys((EVERYBODY, ns))
     stored = [record for home in namespaces for record in await records(request, home, "image")]
     fitting = [record for record in stored if isinstance(record, ImageView) and _fits(record, wanted)]
@@ -139,7 +134,9 @@ async def search_image(request: TumblebugRequest, ns: Ns) -> FoundImages:
     return FoundImages(len(shown), shown)
 
 
-async def _with_spec(request: TumblebugRequest, ns: str, wanted: ImageSearch) -> ImageSearch:
+async def _with_spec(
+    request: TumblebugRequest, ns: str, wanted: choice_bodies.ImageSearch
+) -> choice_bodies.ImageSearch:
     """Return a search within the region and the architecture of the spec that the images are for."""
     if not wanted.spec:
         return wanted
@@ -151,7 +148,7 @@ async def _with_spec(request: TumblebugRequest, ns: str, wanted: ImageSearch) ->
     return replace(wanted, provider=place.provider, region=place.region.lower(), architecture=spec.architecture)
 
 
-def _fits(image: ImageView, wanted: ImageSearch) -> bool:
+def _fits(image: ImageView, wanted: choice_bodies.ImageSearch) -> bool:
     if wanted.is_gpu or wanted.is_kubernetes:  # no catalogue says so of an image
         return False
     regions = [region.lower() for region in image.region_list]

@@ -10,14 +10,15 @@ from litestar.params import PathParameter, QueryParameter
 from msgspec import Struct
 
 from stateward import naming
-from stateward.domains.mci.api.command_views import remote_results
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
 from stateward.domains.mci.api.lenient_json import Fields, parse_flag
 from stateward.domains.mci.api.mci_bodies import parse_label_pairs
 from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
-from stateward.domains.mci.api.schemas import BastionView
+from stateward.domains.mci.api.phase_views import remote_result
+from stateward.domains.mci.api.schemas import BastionView, RemoteResults
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, TEXT, Mci, Ns, Vm, Wait, normalize_id
-from stateward.domains.mci.model import CommandInput, CommandSpec, VmChoice, vm_id, vm_of
+from stateward.domains.mci.api.views import sort_key_of
+from stateward.domains.mci.model import CommandInput, CommandSpec, VmChoice, command_of, command_seen, vm_id, vm_of
 from stateward.domains.mci.remote.command_requests import MAX_MINUTES, submit_command
 from stateward.domains.mci.remote.host_key_pins import chosen_bastion, forget_host_key, set_bastion
 from stateward.domains.mci.remote.ssh_route import choose_bastion
@@ -116,8 +117,11 @@ async def copy_file(
         raise BadInput("path", None, "the path on the VMs, for a file or a folder")
     if not isinstance(file, UploadFile):
         raise BadInput("file", None, "a file of a form (multipart/form-data)")
+    mode = _text(form, "mode")
+    if mode and MODE.match(mode) is None:
+        raise BadInput("mode", mode, "permissions in octal digits, from 000 to 777")
     spec = CommandSpec(
-        mci=mci, vms=(), path=path, file=_name(form, file), mode=_mode(form), user=_text(form, "userName").strip()
+        mci=mci, vms=(), path=path, file=_name(form, file), mode=mode, user=_text(form, "userName").strip()
     )
     given = CommandInput(content=b64encode(await file.read()).decode())
     limit = 0.0 if parse_flag("async", in_background) else wait
@@ -147,13 +151,6 @@ def _name(form: FormMultiDict, file: UploadFile) -> str:
     return name
 
 
-def _mode(form: FormMultiDict) -> str:
-    mode = _text(form, "mode")
-    if mode and MODE.match(mode) is None:
-        raise BadInput("mode", mode, "permissions in octal digits, from 000 to 777")
-    return mode
-
-
 async def _submit(
     request: TumblebugRequest, ns: str, choice: VmChoice, spec: CommandSpec, given: CommandInput, wait: float | None
 ) -> AnyResponse:
@@ -165,7 +162,14 @@ async def _submit(
     if ended is None:
         message = f"The command {accepted.object.id} runs"
         return Response(RunningCommand(message, op, "running", request.request_id), status_code=202)
-    return Response(remote_results(await request.service.engine.record(ns, accepted.object.id), op))
+    command = await request.service.engine.record(ns, accepted.object.id)
+    asked, results = command_of(command), command_seen(command).results
+    lines = asked.commands or (f"copy {asked.file} to {asked.path}",)
+    shown = [
+        remote_result(asked.mci, name, results[name].address, lines, results[name].runs, results[name].error)
+        for name in sorted(results, key=sort_key_of)
+    ]
+    return Response(RemoteResults(shown, command.id, op))
 
 
 def _choice(group: str | None, vm: str | None, labels: str | None) -> VmChoice:

@@ -11,17 +11,10 @@ from typing import Any
 
 from litestar import get, post
 
+from stateward.domains.mci import model
 from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.tumblebug_params import READ_ALL_WITH_MESSAGES, check_choice
 from stateward.domains.mci.lifecycle import VM
-from stateward.domains.mci.model import (
-    RESOURCE_LIFECYCLES,
-    CloudConnection,
-    resource_identity,
-    resource_seen,
-    vm_of,
-    vm_seen,
-)
 from stateward.drivers import MachineAdopter, MachineState, ResourceKind
 from stateward.engine.queries import list_all
 from stateward.errors import BadInput, StatewardError
@@ -29,7 +22,7 @@ from stateward.plugin.route_options import reads
 from stateward.store.filters import Selector
 
 AN_INSPECTION = {"connectionName": "aws-ap-northeast-2", "resourceType": "vNet"}
-TYPES = (*RESOURCE_LIFECYCLES, "vm")
+TYPES = (*model.RESOURCE_LIFECYCLES, "vm")
 ENDED = (MachineState.TERMINATED, MachineState.TERMINATING)
 
 Shown = dict[str, str]
@@ -73,12 +66,12 @@ async def inspect_overview(request: TumblebugRequest) -> dict[str, Any]:
 KEPT, ONLY = "tumblebugOverview", "cspOnlyOverview"
 
 
-async def _list_all_types(request: TumblebugRequest, place: CloudConnection) -> dict[str, tuple[Shown, str]]:
+async def _list_all_types(request: TumblebugRequest, place: model.CloudConnection) -> dict[str, tuple[Shown, str]]:
     return {word: await _list_or_explain(request, place, word) for word in TYPES}
 
 
 def _overview(
-    place: CloudConnection, listed: dict[str, tuple[Shown, str]], records: dict[str, RowsByConnection]
+    place: model.CloudConnection, listed: dict[str, tuple[Shown, str]], records: dict[str, RowsByConnection]
 ) -> dict[str, Any]:
     each = {word: _compare(place, word, *listed[word], records[word]) for word in TYPES}
     return {
@@ -92,7 +85,7 @@ def _overview(
     }
 
 
-async def _list_or_explain(request: TumblebugRequest, place: CloudConnection, word: str) -> tuple[Shown, str]:
+async def _list_or_explain(request: TumblebugRequest, place: model.CloudConnection, word: str) -> tuple[Shown, str]:
     try:
         return await _at_provider(request, place, word)
     except StatewardError as error:
@@ -100,7 +93,7 @@ async def _list_or_explain(request: TumblebugRequest, place: CloudConnection, wo
 
 
 def _compare(
-    place: CloudConnection, word: str, shown: Shown, problem: str, records: RowsByConnection
+    place: model.CloudConnection, word: str, shown: Shown, problem: str, records: RowsByConnection
 ) -> dict[str, Any]:
     kept = records.get(place.name, [])
     known = {row["cspResourceName"] for rows in records.values() for row in rows}
@@ -133,7 +126,7 @@ def _counted(info: Iterable[dict[str, str]]) -> dict[str, Any]:
     return {"count": len(rows), "info": rows}
 
 
-async def _at_provider(request: TumblebugRequest, place: CloudConnection, word: str) -> tuple[Shown, str]:
+async def _at_provider(request: TumblebugRequest, place: model.CloudConnection, word: str) -> tuple[Shown, str]:
     """Return what a provider shows, and the problem if the listing is not complete."""
     client = await request.context.domain.clients.for_connection(place)
     if word == "vm":
@@ -158,17 +151,17 @@ async def _at_provider(request: TumblebugRequest, place: CloudConnection, word: 
 async def _records(request: TumblebugRequest, word: str) -> RowsByConnection:
     """Return the records of one type by connection, of all namespaces."""
     reader, rows = request.service.engine.store.reader, defaultdict[str, list[Row]](list)
-    kind = VM.kind if word == "vm" else RESOURCE_LIFECYCLES[word].kind
+    kind = VM.kind if word == "vm" else model.RESOURCE_LIFECYCLES[word].kind
     for ns in await reader.namespaces():
         async for record in list_all(reader, Selector(ns, kind)):
             if word == "vm":
-                spec, seen = vm_of(record), vm_seen(record)
+                spec, seen = model.vm_of(record), model.vm_seen(record)
                 row = _row(ns, spec.name, f"/ns/{ns}/mci/{spec.mci}/vm/{spec.name}", seen.native_id, spec.uid)
                 rows[spec.connection].append({**row, "mciId": spec.mci})
             else:
-                resource = resource_identity(record)
+                resource = model.resource_identity(record)
                 path = f"/ns/{ns}/resources/{word}/{resource.name}"
-                row = _row(ns, resource.name, path, resource_seen(record).native_id, resource.uid)
+                row = _row(ns, resource.name, path, model.resource_seen(record).native_id, resource.uid)
                 rows[resource.connection].append(row)
     return rows
 

@@ -1,13 +1,13 @@
 """Routes of labels: those of an object, and the objects that have some."""
 
-from collections.abc import AsyncIterator, Collection
+import re
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Annotated, Any
 
 from litestar import delete, get, put
 from litestar.params import PathParameter, QueryParameter
 
 from stateward.domains.mci.api.context import TumblebugRequest
-from stateward.domains.mci.api.label_selector import GRAMMAR, parse_selector
 from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, TEXT, Name, check_choice
 from stateward.domains.mci.errors import NoSuchUid
@@ -18,6 +18,54 @@ from stateward.errors import BadInput
 from stateward.plugin.route_options import grant_of, reads
 from stateward.store.filters import Selector
 from stateward.store.records import Object
+
+# --- selectors -------------------------------------------------------------------------------------------------------
+
+# The forms of Kubernetes, and the words `exists` and `!exists` of CB-Tumblebug: conditions with commas between, all of
+# which must hold. Where a label is missing, `!=` and `notin` hold, as in Kubernetes. A text in no known form is
+# refused: it would select nothing, or everything.
+
+LabelTest = Callable[[Labels], bool]
+
+GRAMMAR = "`a=b`, `a!=b`, `a in (b, c)`, `a notin (b, c)`, `a` or `!a`, with commas between"
+
+NAME = r"(?P<name>[^\s,()=!]+)"
+CONDITIONS = (
+    re.compile(rf"{NAME}\s*(?P<sign>!=|==?)\s*(?P<value>[^=,][^,]*|)\Z"),
+    re.compile(rf"{NAME}\s+(?P<sign>in|notin)\s*\((?P<values>[^()]*)\)\Z"),
+    re.compile(rf"{NAME}\s+(?P<sign>!?exists)\Z"),
+    re.compile(rf"(?P<sign>!?)\s*{NAME}\Z"),
+)
+"""The forms of a condition."""
+
+COMMA = re.compile(r",(?![^()]*\))")
+"""A comma that ends a condition: one within parentheses does not."""
+
+
+def parse_selector(text: str) -> LabelTest:
+    """Return a function that tells whether labels fit a selector; an empty selector fits all."""
+    tests = [_parse_condition(text, condition.strip()) for condition in COMMA.split(text) if condition.strip()]
+    return lambda labels: all(test(labels) for test in tests)
+
+
+def _parse_condition(text: str, condition: str) -> LabelTest:
+    match = next(filter(None, (form.match(condition) for form in CONDITIONS)), None)
+    if match is None:
+        raise BadInput("labelSelector", text, GRAMMAR)
+    parts = match.groupdict()
+    name: str = parts["name"]
+    match parts["sign"]:
+        case "" | "exists":
+            return lambda labels: name in labels
+        case "!" | "!exists":
+            return lambda labels: name not in labels
+        case "=" | "==":
+            return lambda labels: labels.get(name) == parts["value"].strip()
+        case "!=":
+            return lambda labels: labels.get(name) != parts["value"].strip()
+    values = frozenset(value.strip() for value in parts["values"].split(","))
+    return lambda labels: (labels.get(name) in values) is (parts["sign"] == "in")
+
 
 LabelKey = Annotated[str, PathParameter(pattern=TEXT, description="the name of a label")]
 LabelSelector = Annotated[

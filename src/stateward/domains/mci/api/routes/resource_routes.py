@@ -7,6 +7,7 @@ from litestar import delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 from msgspec.structs import replace
 
+from stateward.domains.mci import model
 from stateward.domains.mci.api.context import (
     AnyResponse,
     TumblebugRequest,
@@ -44,16 +45,6 @@ from stateward.domains.mci.api.tumblebug_params import (
 )
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import (
-    RESOURCE_LIFECYCLES,
-    SHARED,
-    CloudConnection,
-    ResourceSpec,
-    SecurityGroupSpec,
-    key_of,
-    resource_identity,
-    resource_seen,
-)
 from stateward.domains.mci.resource_usage import usage_of
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
@@ -62,7 +53,7 @@ from stateward.plugin.route_options import reads
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Operation, Status
 
-PARSERS: dict[str, Callable[[Fields, CloudConnection, str], ResourceSpec]] = {
+PARSERS: dict[str, Callable[[Fields, model.CloudConnection, str], model.ResourceSpec]] = {
     "vNet": parse_network,
     "securityGroup": parse_security_group,
     "sshKey": parse_key,
@@ -104,7 +95,17 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
         filter_val: FilterVal = None,
     ) -> AnyResponse:
         """Return the resources of a namespace, or their ids."""
-        return await _list(request, ns, resource_type, option, filter_key, filter_val)
+        await request.service.namespace(ns)
+        usage = await usage_of(request.service.engine.store.reader, ns)
+        resources = await request.service.resources(ns, resource_type)
+        shown = [
+            resource_view(
+                resource_type, resource, usage.get((resource_type, model.resource_identity(resource).name), ())
+            )
+            for resource in resources
+        ]
+        chosen = [view for view in shown if not filter_key or matches_filter(view, filter_key, filter_val or "")]
+        return list_response(resource_type, chosen, option)
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {resource_type}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
@@ -131,9 +132,20 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
         resources = [
             resource
             for resource in await request.service.resources(ns, resource_type)
-            if fits(resource_identity(resource).name)
+            if fits(model.resource_identity(resource).name)
         ]
-        return await _remove_all(request, resource_type, resources, force=forced)
+        # the reply names those that could not be deleted, and an error is raised if none could be
+        results: list[ResourceDeletion] = []
+        refused: list[Denied] = []
+        for resource in resources:
+            try:
+                results.append(await _deletion(request, resource_type, resource, force=forced))
+            except Denied as error:
+                refused.append(error)
+                results.append(_refusal(resource_type, resource, error))
+        if refused and len(refused) == len(resources):
+            raise refused[0]
+        return resource_deletions(results)
 
     return [make, list_all, get_one, delete_one, delete_all]
 
@@ -147,41 +159,24 @@ async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> Resou
     place = await request.require_connection("connectionName", body.text("connectionName").strip(), ns)
     recipient = parse_recipient(body)
     want = PARSERS[resource_type](body, place, new_id())
-    if isinstance(want, SecurityGroupSpec):
-        await _check_network(request, ns, want)
+    if isinstance(want, model.SecurityGroupSpec):
+        try:
+            network = model.resource_identity(await request.service.resource(ns, "vNet", want.network))
+        except NotFound as error:
+            raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
+        if network.connection != want.connection:
+            raise BadInput(
+                "vNetId", want.network, f"a vNet of {want.connection!r}: it is one of {network.connection!r}"
+            )
     resource, pair = await request.service.create_resource(ns, resource_type, want, request.caller, RESOURCE_WAIT_S)
     if resource.state == ResourceState.ERROR:
         raise NotDone(f"{resource_type} {want.name!r}", f"{resource.error}; it is kept as Error until it is deleted")
     return resource_view(resource_type, resource, pair=pair_view(pair, recipient))
 
 
-async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroupSpec) -> None:
-    """Refuse a security group whose network is missing or at another connection, before anything starts."""
-    try:
-        network = resource_identity(await request.service.resource(ns, "vNet", want.network))
-    except NotFound as error:
-        raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
-    if network.connection != want.connection:
-        raise BadInput("vNetId", want.network, f"a vNet of {want.connection!r}: it is one of {network.connection!r}")
-
-
-async def _list(
-    request: TumblebugRequest, ns: str, resource_type: str, option: str | None, key: str | None, value: str | None
-) -> AnyResponse:
-    await request.service.namespace(ns)
-    usage = await usage_of(request.service.engine.store.reader, ns)
-    resources = await request.service.resources(ns, resource_type)
-    shown = [
-        resource_view(resource_type, resource, usage.get((resource_type, resource_identity(resource).name), ()))
-        for resource in resources
-    ]
-    chosen = [view for view in shown if not key or matches_filter(view, key, value or "")]
-    return list_response(resource_type, chosen, option)
-
-
 async def remove(request: TumblebugRequest, ns: str, resource_type: str, name: str, *, force: bool = False) -> str:
     """Delete a resource and wait for it; returns the message."""
-    native = resource_seen(await request.service.resource(ns, resource_type, name)).native_id
+    native = model.resource_seen(await request.service.resource(ns, resource_type, name)).native_id
     accepted = await request.service.delete_resource(ns, resource_type, name, request.caller, force=force)
     what = f"delete of {resource_type} {name!r}"
     if accepted.operation is not None and not await wait_done(request, accepted.operation, what):
@@ -199,33 +194,16 @@ async def wait_done(request: TumblebugRequest, op: Operation, what: str) -> bool
     return over is not None
 
 
-async def _remove_all(
-    request: TumblebugRequest, resource_type: str, parts: Sequence[Object], *, force: bool = False
-) -> ResourceDeletions:
-    """Delete resources; the reply names those that could not be deleted, and an error is raised if none could be."""
-    results: list[ResourceDeletion] = []
-    refused: list[Denied] = []
-    for resource in parts:
-        try:
-            results.append(await _deletion(request, resource_type, resource, force=force))
-        except Denied as error:
-            refused.append(error)
-            results.append(_refusal(resource_type, resource, error))
-    if refused and len(refused) == len(parts):
-        raise refused[0]
-    return resource_deletions(results)
-
-
 async def _deletion(
     request: TumblebugRequest, resource_type: str, resource: Object, *, force: bool = False
 ) -> ResourceDeletion:
-    name = resource_identity(resource).name
+    name = model.resource_identity(resource).name
     message = await remove(request, resource.ns, resource_type, name, force=force)
     return ResourceDeletion(resource_type, name, True, message)
 
 
 def _refusal(resource_type: str, resource: Object, error: Denied) -> ResourceDeletion:
-    name = resource_identity(resource).name
+    name = model.resource_identity(resource).name
     return ResourceDeletion(resource_type, name, False, f"The {resource_type} {name} has not been deleted: {error}")
 
 
@@ -238,7 +216,8 @@ async def delete_shared(request: TumblebugRequest, ns: Ns, preview: PreviewOnly 
         (resource_type, resource)
         for resource_type in ("sshKey", "securityGroup", "vNet")
         for resource in await reader.list_objects(
-            Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((SHARED, "yes"),)), Page(limit=1000)
+            Selector(ns, model.RESOURCE_LIFECYCLES[resource_type].kind, labels=((model.SHARED, "yes"),)),
+            Page(limit=1000),
         )
     ]
     if parse_flag("dryRun", preview):
@@ -257,7 +236,7 @@ async def _preview(request: TumblebugRequest, ns: str, shared: Sequence[tuple[st
     """Name the unused ones; a network is unused if the security groups in it would be deleted before it."""
     usage, unused, results = await usage_of(request.service.engine.store.reader, ns), set[str](), []
     for resource_type, resource in shared:
-        name = resource_identity(resource).name
+        name = model.resource_identity(resource).name
         if all(user.id in unused for user in usage.get((resource_type, name), ())):
             unused.add(resource.id)
             message = f"The {resource_type} {name} would be deleted"
@@ -269,7 +248,7 @@ async def _preview(request: TumblebugRequest, ns: str, shared: Sequence[tuple[st
 @adds_object_state(resource_in_path("sshKey"))
 async def change_key(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
     """Change the description of a key; its public key stays, and a private key is never stored."""
-    body, was = await request.fields(), key_of(await request.service.resource(ns, "sshKey", name))
+    body, was = await request.fields(), model.key_of(await request.service.resource(ns, "sshKey", name))
     public = body.text("publicKey").strip()
     if public and public != was.public_key:
         raise BadInput("publicKey", None, "left out: VMs have the key; create another sshKey for another public key")

@@ -6,21 +6,13 @@ from litestar import post
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.mci import vm_placement
 from stateward.domains.mci.action_effects import access_text
 from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci, parse_recipient
 from stateward.domains.mci.api.tumblebug_params import READ, Ns
 from stateward.domains.mci.model import EVERYBODY, WORLD, CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
 from stateward.domains.mci.provider.catalogue import Catalogue
-from stateward.domains.mci.vm_placement import (
-    DriverOf,
-    PlacedSubGroup,
-    check_offers,
-    check_resources,
-    connection_of,
-    place_subgroup,
-    refusal,
-)
 from stateward.drivers import CallRefused, Inconclusive, SpecRegistrar
 from stateward.errors import StatewardError
 from stateward.plugin.route_options import reads
@@ -108,7 +100,7 @@ class ReviewedSubGroup(Struct, frozen=True):
     image: ImageRecord | None
     errors: list[str]
     doubt: str = ""
-    planned: PlacedSubGroup | None = None
+    planned: vm_placement.PlacedSubGroup | None = None
 
     @property
     def cost(self) -> float:
@@ -143,30 +135,30 @@ async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> ReviewedSubGr
     try:
         spec = await catalogue.spec(ns, group.spec)
         looked = replace(looked, spec=spec)
-        looked = replace(looked, connection=await connection_of(catalogue, ns, group, spec))
-        planned = await place_subgroup(catalogue, ns, group)
-        await check_resources(catalogue, ns, planned)
+        looked = replace(looked, connection=await vm_placement.connection_of(catalogue, ns, group, spec))
+        planned = await vm_placement.place_subgroup(catalogue, ns, group)
+        await vm_placement.check_resources(catalogue, ns, planned)
     except StatewardError as error:
         return replace(looked, errors=[str(error)])
     return replace(looked, image=planned.image, planned=planned)
 
 
-async def _ask(driver_of: DriverOf, looked: Sequence[ReviewedSubGroup]) -> list[ReviewedSubGroup]:
+async def _ask(driver_of: vm_placement.DriverOf, looked: Sequence[ReviewedSubGroup]) -> list[ReviewedSubGroup]:
     """Ask the providers about the resolved subgroups: all concurrently, each question once."""
     planned = [review.planned for review in looked if review.planned is not None]
     for placed in planned:
         driver = await driver_of(placed.connection)
         if isinstance(driver, SpecRegistrar):
             driver.register(placed.spec.csp_name, placed.image.csp_name)
-    answers = iter(await check_offers(driver_of, planned))
+    answers = iter(await vm_placement.check_offers(driver_of, planned))
     return [review if review.planned is None else _answered(review, review.planned, next(answers)) for review in looked]
 
 
 def _answered(
-    review: ReviewedSubGroup, planned: PlacedSubGroup, said: CallRefused | Inconclusive | None
+    review: ReviewedSubGroup, planned: vm_placement.PlacedSubGroup, said: CallRefused | Inconclusive | None
 ) -> ReviewedSubGroup:
     if isinstance(said, CallRefused):
-        return replace(review, errors=[str(refusal(planned, said))])
+        return replace(review, errors=[str(vm_placement.refusal(planned, said))])
     return review if said is None else replace(review, doubt=said.message)
 
 
@@ -181,7 +173,8 @@ def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool
         overall_status=ERROR
         if not viable
         else WARNING
-        if any(review.doubt for review in looked) or _is_open(wanted)
+        if any(review.doubt for review in looked)
+        or any(source in (EVERYBODY, *WORLD) for source in wanted.access_from or ())
         else READY,
         overall_message="; ".join(said) or "all VMs can be made",
         creation_viable=viable,
@@ -200,14 +193,11 @@ def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool
     )
 
 
-def _is_open(wanted: MciSpec) -> bool:
-    """Tell whether anybody in the Internet may try to connect to the VMs."""
-    return any(source in (EVERYBODY, *WORLD) for source in wanted.access_from or ())
-
-
 def _vm_review(review: ReviewedSubGroup) -> VmReview:
     can = not review.errors
-    warnings = _warnings(review)
+    unpriced = review.spec is not None and review.spec.cost == 0.0
+    doubtful = [f"the provider cannot say now whether it has them: {review.doubt}"] if review.doubt else []
+    warnings = [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
     return VmReview(
         vm_name=review.group.name,
         sub_group_size=review.group.size,
@@ -224,12 +214,6 @@ def _vm_review(review: ReviewedSubGroup) -> VmReview:
         warnings=warnings,
         errors=review.errors,
     )
-
-
-def _warnings(review: ReviewedSubGroup) -> list[str]:
-    unpriced = review.spec is not None and review.spec.cost == 0.0
-    doubtful = [f"the provider cannot say now whether it has them: {review.doubt}"] if review.doubt else []
-    return [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
 
 
 def _validation(id_: str, record: SpecRecord | ImageRecord | None, errors: Sequence[str]) -> Validation:

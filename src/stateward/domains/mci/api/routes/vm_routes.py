@@ -5,19 +5,9 @@ from collections.abc import Collection
 from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
+from stateward.domains.mci.api import mci_bodies
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
-from stateward.domains.mci.api.mci_bodies import (
-    A_CHANGE,
-    A_DYNAMIC_GROUP,
-    A_GROUP,
-    ScaleRequest,
-    parse_phases,
-    parse_recipient,
-    parse_scale,
-    parse_subgroup,
-    with_public_key,
-)
 from stateward.domains.mci.api.operation_replies import OperationReply, operation_id, with_possible_orphans
 from stateward.domains.mci.api.routes.mci_routes import (
     delete_option,
@@ -61,7 +51,7 @@ MAX_ATTEMPTS = 5
 # --- subgroups -------------------------------------------------------------------------------------------------------
 
 
-@post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT | reads(A_GROUP), status_code=200)
+@post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT | reads(mci_bodies.A_GROUP), status_code=200)
 @adds_object_state(mci_in_path)
 async def add_group(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup on existing resources."""
@@ -70,7 +60,7 @@ async def add_group(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = No
 
 @post(
     ["/ns/{ns:str}/mci/{mci:str}/subGroupDynamic", "/ns/{ns:str}/mci/{mci:str}/vmDynamic"],
-    opt=ACT | reads(A_DYNAMIC_GROUP),
+    opt=ACT | reads(mci_bodies.A_DYNAMIC_GROUP),
     status_code=200,
 )
 @adds_object_state(mci_in_path)
@@ -88,10 +78,10 @@ async def _add(request: TumblebugRequest, ns: str, mci: str, wait: float | None,
     taken = {subgroup.name for subgroup in mci_of(await request.service.mci(ns, mci)).groups}
     otherwise = free_group_name(taken)
     body = await request.fields()
-    recipient = parse_recipient(body)
-    group = parse_subgroup(body, otherwise, dynamic=dynamic)
-    group = replace(group, post_phases=parse_phases(body, [group.name]))
-    groups, pair = with_pair_for(with_public_key(body, (group,)), mci)
+    recipient = mci_bodies.parse_recipient(body)
+    group = mci_bodies.parse_subgroup(body, otherwise, dynamic=dynamic)
+    group = replace(group, post_phases=mci_bodies.parse_phases(body, [group.name]))
+    groups, pair = with_pair_for(mci_bodies.with_public_key(body, (group,)), mci)
     accepted = await request.service.add_group(ns, mci, groups[0], request.caller)
     new = [f"{groups[0].name}-{number}" for number in range(1, groups[0].size + 1)]
     made = await wait_and_show(request, ns, mci, operation_id(accepted), wait, new)
@@ -120,7 +110,7 @@ async def names_in(request: TumblebugRequest, ns: str, mci: str, group: str) -> 
     return names
 
 
-@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT | reads(A_CHANGE), status_code=200)
+@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT | reads(mci_bodies.A_CHANGE), status_code=200)
 @adds_object_state(mci_in_path)
 async def scale_group(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Scale a subgroup: `numVMsToAdd`, `numVMsToRemove` or `size`."""
@@ -129,11 +119,14 @@ async def scale_group(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group,
 
 async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: float | None) -> MciInfo:
     """Scale a subgroup."""
-    wanted, name = parse_scale(await request.fields()), normalize_id(group)
+    wanted, name = mci_bodies.parse_scale(await request.fields()), normalize_id(group)
     for left in reversed(range(MAX_ATTEMPTS)):
         record = await request.service.mci(ns, mci)
         names = await names_in(request, ns, mci, name)
-        change = _change(wanted, len(names))
+        now = len(names)
+        change = wanted.count - now if wanted.how == "to" else wanted.count
+        if now + change < 0:
+            raise BadInput("numVMsToRemove", -change, f"a number of VMs that there are ({now})")
         if change == 0:
             return await wait_and_show(request, ns, mci, None, None)
         version = record.version if wanted.how == "to" else None
@@ -145,13 +138,6 @@ async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: 
                 raise
     new = [f"{name}-{number}" for number in free_numbers(names, name, max(0, change))]
     return await wait_and_show(request, ns, mci, operation_id(accepted), wait, new)
-
-
-def _change(wanted: ScaleRequest, now: int) -> int:
-    change = wanted.count - now if wanted.how == "to" else wanted.count
-    if now + change < 0:
-        raise BadInput("numVMsToRemove", -change, f"a number of VMs that there are ({now})")
-    return change
 
 
 # --- VMs -------------------------------------------------------------------------------------------------------------

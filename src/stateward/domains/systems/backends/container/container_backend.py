@@ -4,7 +4,6 @@ Orders, states and the proxies of addresses are those of the local backend, in a
 """
 
 import asyncio
-import os
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -12,12 +11,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from stateward.access.private_files import create_private_file
 from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.domains.systems.backends.container.container_runner import read_output
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach
 from stateward.domains.systems.backends.container.container_supervisor import ContainerSupervisor
-from stateward.domains.systems.backends.local.backend import OrderBackend, read_excerpt
-from stateward.domains.systems.backends.local.instance_dir import BackendDir
+from stateward.domains.systems.backends.local.backend import OrderBackend
+from stateward.domains.systems.backends.local.instance_dir import BackendDir, old_log
 from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import (
     CommandOutcome,
@@ -31,6 +31,7 @@ from stateward.domains.systems.backends.port import (
 )
 from stateward.domains.systems.definition import PinnedImage, Service
 from stateward.domains.systems.errors import NetworksOpen, NoRunningInstance
+from stateward.workloads.log_files import read_part
 
 INSTALLATION_FILE = "installation"
 ON_THIS_HOST = EngineReach()
@@ -125,7 +126,7 @@ class ContainerBackend(OrderBackend):
         begin = max(0, end - most) if after is None or after > end else after
         text = b""
         if begin < size:
-            text = read_excerpt(log, begin, most).text.encode()[: size - begin]
+            text = read_part(log, old_log(log), begin, min(most, size - begin))[0]
         live = data[max(0, begin - first) :]
         shown = (text + live)[:most]
         return LogExcerpt(name, shown.decode(errors="replace"), begin + len(shown))
@@ -157,17 +158,8 @@ class ContainerBackend(OrderBackend):
 
 def read_installation(root: Path) -> str:
     """Return the id of a data folder, which is made once: the first of several processes wins."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file, new = root / INSTALLATION_FILE, root / f"{INSTALLATION_FILE}.{os.getpid()}.new"
-    if not file.exists():
-        new.write_text(secrets.token_hex(8))
-        try:
-            os.link(new, file)
-        except FileExistsError:
-            pass
-        finally:
-            new.unlink()
-    return file.read_text().strip()
+    create_private_file(root / INSTALLATION_FILE, secrets.token_hex(8))
+    return (root / INSTALLATION_FILE).read_text().strip()
 
 
 def reach_of(address: str) -> EngineReach:

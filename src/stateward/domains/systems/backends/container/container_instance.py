@@ -31,18 +31,17 @@ from stateward.domains.systems.backends.container.container_runner import (
     read_output,
 )
 from stateward.domains.systems.backends.container.container_specs import (
-    ENDED_STATES,
     drift_of,
     find_host_port,
     is_published,
 )
-from stateward.domains.systems.backends.local.health_check import check_tcp_through_proxy, run_check
+from stateward.domains.systems.backends.local.health_check import run_check
 from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, prepare_log
 from stateward.domains.systems.backends.local.instance_supervisor import READY_AFTER_S, UNHEALTHY, InstanceSupervisor
 from stateward.domains.systems.backends.port import InstancePhase
-from stateward.drivers.confinement import Confinement
-from stateward.drivers.process.procfs import ProcessId
 from stateward.errors import StatewardError
+from stateward.procfs import ProcessId
+from stateward.workloads.confinement import Confinement
 
 RETRY_S = 1.0
 """When a call that failed is made again."""
@@ -246,7 +245,7 @@ class ContainerInstance(InstanceSupervisor):
             self._act(self._remove_container(record))
         elif record.state is ContainerState.CREATED:
             self._start_again(now, record)
-        elif record.state in ENDED_STATES:
+        elif record.state.has_ended:
             self._act(self._collect_end(record))
         elif record.state is ContainerState.PAUSED:
             self.state = replace(state, ready=False, phase=InstancePhase.STARTING, why=PAUSED_BY_HAND)
@@ -315,7 +314,7 @@ class ContainerInstance(InstanceSupervisor):
         assert check is not None
         run = partial(self._run_check_command, self.state.container, check.timeout)
         host = self._runner.reach.host
-        return await run_check(check, self.state.port or 0, run, host, check_tcp_through_proxy)
+        return await run_check(check, self.state.port or 0, run, host, is_proxied=True)
 
     async def _run_check_command(self, container: str, timeout_s: float, command: tuple[str, ...]) -> str:
         try:
@@ -376,7 +375,8 @@ class ContainerInstance(InstanceSupervisor):
     def _stop_container(self, now: float, record: ContainerRecord) -> None:
         """Drain it, then send SIGTERM, then kill and remove it; each after its time."""
         service = self.order.service
-        if record.state in (*ENDED_STATES, ContainerState.CREATED) or self.state.phase is InstancePhase.ENDED:
+        has_run = record.state.has_ended or self.state.phase is InstancePhase.ENDED
+        if has_run or record.state is ContainerState.CREATED:
             self._act(self._end_container(record))
             return
         if self.state.phase is not InstancePhase.STOPPING or not self._stop_since:

@@ -17,14 +17,14 @@ from stateward.containers import (
     ContainerNetworkSpec,
     ContainerRecord,
     ContainerSpec,
-    ContainerState,
     ContainerVolumeSpec,
     PublishedPort,
     VolumeMount,
 )
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
-from stateward.domains.systems.backends.port import LOOPBACK, ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.definition import Resources, Service, file_name
+from stateward.workloads.host_ports import LOOPBACK
 
 LABEL = "stateward.systems."
 INSTALLATION, NAMESPACE, SYSTEM = f"{LABEL}installation", f"{LABEL}namespace", f"{LABEL}system"
@@ -33,8 +33,6 @@ SERVICE, INSTANCE, REVISION, IMAGE = (f"{LABEL}{name}" for name in ("service", "
 MIB = 1 << 20
 MAX_READABLE = 48
 """How many characters of a name are for people; the rest is a hash of the key."""
-
-ENDED_STATES = frozenset({ContainerState.EXITED, ContainerState.DEAD})
 
 
 class EngineReach(Struct, frozen=True):

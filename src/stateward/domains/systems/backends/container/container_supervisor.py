@@ -27,8 +27,9 @@ from stateward.domains.systems.backends.local.backend_supervisor import BackendS
 from stateward.domains.systems.backends.local.instance_dir import PROXY, BackendDir, InstanceDir, InstanceOrder
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
 from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
-from stateward.domains.systems.backends.port import LOOPBACK, ReadSecrets, ServiceRef
-from stateward.drivers.confinement import Confinement
+from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.host_ports import LOOPBACK
 
 NETWORK_SWEEP_S = 60.0
 """The time between two comparisons of networks with the systems."""

@@ -6,25 +6,12 @@ which it is pulled again if the engine has lost it.
 """
 
 import asyncio
-import logging
-from contextlib import aclosing
-from functools import partial
 
-from stateward.containers import (
-    ContainerEngine,
-    ContainerImage,
-    EngineRefusal,
-    EngineRefused,
-    PullProgress,
-    RegistryLogin,
-    describe_pull,
-    registry_of,
-)
+from stateward.containers import EngineRefusal, EngineRefused, RegistryLogin, registry_of
+from stateward.credential_fields import CredentialField, CredentialMissing, read_fields
 from stateward.domains.systems.backends.port import ReportText
 from stateward.domains.systems.definition import PinnedImage, Service
-from stateward.drivers.credential_fields import CredentialField, CredentialMissing, read_fields
-
-log = logging.getLogger("stateward.systems")
+from stateward.workloads.images import EngineImageStore, digest_of
 
 LOGIN_FIELDS = (
     CredentialField("server", "SERVER"),
@@ -32,44 +19,17 @@ LOGIN_FIELDS = (
     CredentialField("password", "PASSWORD"),
 )
 
-REPORT_INTERVAL_S = 1.0
-"""Seconds between two lines of progress of a pull."""
 
-
-class ImagePull:
-    """A pull that is under way: the last report of each layer."""
-
-    def __init__(self, image: str) -> None:
-        self.image = image
-        self.layers: dict[str, PullProgress] = {}  # bounded by: the layers of one image
-        self.task: asyncio.Task[None]
-
-    @property
-    def text(self) -> str:
-        """How far it is."""
-        return f"pulling {self.image}{f': {describe_pull(self.layers)}' if self.layers else ''}"
-
-
-class ImagePins:
-    """Resolves and pulls images; concurrent pulls of one image are one pull."""
-
-    def __init__(self, engine: ContainerEngine) -> None:
-        self._engine = engine
-        self._pulls: dict[tuple[str, str | None], ImagePull] = {}
+class ImagePins(EngineImageStore):
+    """Resolves and pulls the images of services."""
 
     async def pin(self, service: Service, report: ReportText) -> PinnedImage:
         """Return what the image of a service is now; pulls it as the service wants."""
         image = service.image or ""
-        if service.pull == "always":
-            await self._pull(image, service.registry_login, report)
-        try:
-            inspected = await self._engine.inspect_image(image)
-        except EngineRefused as error:
-            if error.reason is not EngineRefusal.IMAGE_MISSING or service.pull == "never":
-                raise
-            await self._pull(image, service.registry_login, report)
-            inspected = await self._engine.inspect_image(image)
-        return PinnedImage(inspected.id, _digest_of(inspected, image))
+        if service.pull == "always" or (service.pull == "missing" and await self.find(image) is None):
+            await self._pull_for(service, image, report)
+        inspected = await self._engine.inspect_image(image)
+        return PinnedImage(inspected.id, digest_of(inspected, image))
 
     async def pull_again(self, service: Service, report: ReportText) -> None:
         """Pull the pinned image of a service that the engine has lost; raises `EngineRefused`."""
@@ -80,42 +40,13 @@ class ImagePins:
             raise EngineRefused(
                 EngineRefusal.IMAGE_MISSING, f"use image {service.image}", f"the engine does not have it, {what}"
             )
-        await self._pull(wanted, service.registry_login, report)
+        await self._pull_for(service, wanted, report)
 
-    async def _pull(self, image: str, login: str | None, report: ReportText) -> None:
-        """Pull an image, or wait for the pull of it that is under way; reports how far it is."""
-        key = image, login
-        if (pull := self._pulls.get(key)) is None:
-            pull = self._pulls[key] = ImagePull(image)
-            pull.task = asyncio.create_task(self._pull_now(pull, login))
-            pull.task.add_done_callback(partial(self._forget, key))
-        reported = ""
-        while not pull.task.done():
-            if pull.text != reported:
-                reported = pull.text
-                await report(reported)
-            await asyncio.wait([pull.task], timeout=REPORT_INTERVAL_S)
-        pull.task.result()
-        await report(f"{image} is pulled")
-
-    async def _pull_now(self, pull: ImagePull, login: str | None) -> None:
-        credential = None if login is None else await asyncio.to_thread(read_login, login, pull.image)
-        async with aclosing(self._engine.pull_image(pull.image, credential)) as reports:
-            async for report in reports:
-                pull.layers[report.layer] = report
-        log.info("image %s was pulled", pull.image)
-
-    def _forget(self, key: tuple[str, str | None], task: "asyncio.Task[None]") -> None:
-        del self._pulls[key]
-        if not task.cancelled():
-            task.exception()  # nobody may wait for it any more
-
-    async def close(self) -> None:
-        """Cancel the pulls."""
-        tasks = [pull.task for pull in self._pulls.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _pull_for(self, service: Service, image: str, report: ReportText) -> None:
+        reference = service.registry_login
+        login = None if reference is None else await asyncio.to_thread(read_login, reference, image)
+        async for line in self.pull(image, login):
+            await report(line)
 
 
 def read_login(reference: str, image: str) -> RegistryLogin:
@@ -124,13 +55,3 @@ def read_login(reference: str, image: str) -> RegistryLogin:
     if fields["server"] != registry_of(image):
         raise CredentialMissing(reference, f"it is for another registry than that of {image}")
     return RegistryLogin(fields["username"], fields["password"], fields["server"])
-
-
-def _digest_of(inspected: ContainerImage, image: str) -> str:
-    """Return the digest of an image, by the name that it was deployed with if there are several."""
-    if "@" in image:
-        return image
-    name, slash, last = image.rpartition("/")
-    repository = f"{name}{slash}{last.partition(':')[0]}"
-    named = (digest for digest in inspected.digests if digest.partition("@")[0].endswith(repository))
-    return next(named, next(iter(inspected.digests), ""))

@@ -30,8 +30,6 @@ from stateward.domains.systems.backends.local.launch import (
     PROXY_PROGRAM,
     THIS_HOST,
     HostPlace,
-    free_port,
-    is_port_taken,
 )
 from stateward.domains.systems.backends.port import (
     CommandOutcome,
@@ -50,8 +48,10 @@ from stateward.domains.systems.backends.port import (
 )
 from stateward.domains.systems.definition import HealthCheck, NodePool, PinnedImage, Service
 from stateward.domains.systems.errors import NoRunningInstance
-from stateward.drivers.confinement import Confinement
-from stateward.drivers.process.trees import remove_tree
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.host_ports import free_port, is_port_taken
+from stateward.workloads.log_files import read_part
+from stateward.workloads.trees import remove_tree
 
 POLL_INTERVAL_S = 0.05
 
@@ -303,16 +303,6 @@ def _instance(order: InstanceOrder, state: LocalInstanceState) -> ServiceInstanc
 
 
 def read_excerpt(file: Path, after: int | None, most: int) -> LogExcerpt:
-    """Return a part of a log: its end, or what is after an offset.
-
-    A reader whose place is behind the end has read what is the old log now: it gets the rest of that, then the new one.
-    """
-    size, old = file.stat().st_size, old_log(file)
-    if after is not None and after > size and old.exists():
-        rest = read_excerpt(old, after, most) if after < old.stat().st_size else LogExcerpt(file.stem, "", after)
-        return rest if rest.next < old.stat().st_size else replace(rest, next=0)
-    begin = max(0, size - most) if after is None or after > size else after
-    with file.open("rb") as stream:
-        stream.seek(begin)
-        data = stream.read(most)
-    return LogExcerpt(file.stem, data.decode(errors="replace"), begin + len(data))
+    """Return a part of a log: its end, or what is after an offset."""
+    data, end = read_part(file, old_log(file), after, most)
+    return LogExcerpt(file.stem, data.decode(errors="replace"), end)

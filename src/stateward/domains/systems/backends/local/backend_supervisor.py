@@ -7,7 +7,6 @@ An error with one instance or one service does not stop the round for the others
 """
 
 import asyncio
-import fcntl
 import logging
 import os
 import time
@@ -19,17 +18,20 @@ from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import background, wait_for_event
 from stateward.domains.systems.backends.changed_services import ChangedServices
 from stateward.domains.systems.backends.local.instance_dir import (
+    MAX_LOG_BYTES,
     PROXY,
     BackendDir,
     InstanceDir,
     InstanceOrder,
-    empty_long_log,
+    old_log,
     write_record,
 )
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
 from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef
-from stateward.drivers.confinement import Confinement
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.lock_files import try_lock_file
+from stateward.workloads.log_files import empty_long_log
 
 log = logging.getLogger("stateward.systems")
 
@@ -140,15 +142,9 @@ class BackendSupervisor:
 
     async def _wait_for_lock(self) -> int:
         self._dir.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        while True:
-            handle = os.open(self._dir.root / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-                await asyncio.sleep(LOCK_RETRY_S)
-            else:
-                return handle
+        while (handle := try_lock_file(self._dir.root / "keeper.lock")) is None:
+            await asyncio.sleep(LOCK_RETRY_S)
+        return handle
 
     async def _run_round(self) -> None:
         now, self._turn_began = time.time(), time.monotonic()
@@ -175,7 +171,8 @@ class BackendSupervisor:
         self._logs_checked = time.monotonic()
         for instance in list(self._instances.values()):
             try:
-                await asyncio.to_thread(empty_long_log, instance.dir.log)
+                log_file = instance.dir.log
+                await asyncio.to_thread(empty_long_log, log_file, old_log(log_file), MAX_LOG_BYTES)
             except OSError as error:
                 self._log_failure(instance.dir.ref, instance.order.name, error)
 

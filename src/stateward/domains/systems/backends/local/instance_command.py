@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -13,11 +12,11 @@ from stateward.containers.command_kill import MARK_VARIABLE, kill_on_host, new_m
 from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, LocalInstanceState
 from stateward.domains.systems.backends.local.launch import environment_of, secret_files, start_dir
 from stateward.domains.systems.backends.port import CommandOutcome
-from stateward.drivers.confinement import Confinement, Sandbox
+from stateward.workloads.commands import kill_group, start_command, wait_ended
+from stateward.workloads.confinement import Confinement, Sandbox
 
 CHUNK_BYTES = 65_536
 SIGNAL_BASE = 128
-POLL_INTERVAL_S = 0.02
 
 
 async def run_in_process_instance(
@@ -39,20 +38,9 @@ async def run_in_process_instance(
     environment = environment_of(directory, order, state.boot, state.port or 0, sandbox, secrets)
     environment = {**environment, MARK_VARIABLE: mark}
 
-    def start() -> "subprocess.Popen[bytes]":
-        pipe = subprocess.PIPE
-        return subprocess.Popen(  # noqa: S603 - a command of an administrator, confined as the instance is
-            argv,
-            env=environment,
-            cwd=start_dir(order, sandbox),
-            stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
-            start_new_session=True,
-        )
-
     try:
-        process = await asyncio.to_thread(confinement.run, sandbox, start)
+        begin = partial(confinement.run, sandbox)
+        process = await start_command(begin, argv, environment, start_dir(order, sandbox), subprocess.PIPE)
     except (OSError, ValueError) as error:
         return CommandOutcome(order.name, 127, "", f"{argv[0]}: {error}\n")
     assert process.stdout is not None
@@ -63,15 +51,15 @@ async def run_in_process_instance(
         async with asyncio.timeout(timeout_s):
             for output in outputs:
                 await output.ended.wait()
-            await _wait(process)
+            await wait_ended(process)
         has_timed_out = False
     except TimeoutError:
         pass
     finally:
-        _kill_group(process)
+        kill_group(process)
         if has_timed_out:  # or its caller has left
             await asyncio.to_thread(kill_on_host, mark, 0, "")
-        await _wait(process)
+        await wait_ended(process)
         for output in outputs:
             output.close()
         process.stdout.close()
@@ -89,11 +77,6 @@ def share_room(stdout: bytes, stderr: bytes, most: int) -> tuple[bytes, bytes]:
     """Return the beginnings of two outputs that have room together; one gets what the other leaves, at least half."""
     kept_err = stderr[: max(most // 2, most - len(stdout))]
     return stdout[: most - len(kept_err)], kept_err
-
-
-async def _wait(process: "subprocess.Popen[bytes]") -> None:
-    while process.poll() is None:
-        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 class _PipeReader:
@@ -124,9 +107,3 @@ class _PipeReader:
         """Read what is in the pipe, and no more."""
         self._read()
         self._loop.remove_reader(self._handle)
-
-
-def _kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a command with its descendants; the leader may have ended before them."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)

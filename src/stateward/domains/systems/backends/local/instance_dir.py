@@ -14,7 +14,6 @@ field names never change: a supervisor of another version may have written them.
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -26,8 +25,9 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.drivers.process.procfs import ProcessId
-from stateward.drivers.process.trees import remove_tree
+from stateward.procfs import ProcessId
+from stateward.workloads.log_files import read_part
+from stateward.workloads.trees import remove_tree
 
 T = TypeVar("T")
 
@@ -242,26 +242,12 @@ def old_log(log: Path) -> Path:
     return log.with_suffix(".old")
 
 
-def empty_long_log(log: Path) -> None:
-    """Copy a log that is too long, and empty it, while its process writes: each write appends to what there is."""
-    with suppress(FileNotFoundError), log.open("r+b") as stream:
-        if os.fstat(stream.fileno()).st_size <= MAX_LOG_BYTES:
-            return
-        copy = log.with_suffix(".copy")
-        with copy.open("wb") as target:
-            shutil.copyfileobj(stream, target, 2**20)
-        copy.replace(old_log(log))
-        os.ftruncate(stream.fileno(), 0)
-
-
 def _keep_logs(logs: Path, kept: Path) -> None:
     """Copy the ends of the newest logs of instances."""
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
     newest = sorted((log for log in logs.glob("*.log") if log.stem != PROXY), key=_changed_at, reverse=True)
     for log in newest[:MAX_KEPT_LOGS]:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - MAX_KEPT_BYTES))
-            (kept / log.name).write_bytes(stream.read(MAX_KEPT_BYTES))
+        (kept / log.name).write_bytes(read_part(log, log, None, MAX_KEPT_BYTES)[0])
 
 
 def _changed_at(path: Path) -> float:

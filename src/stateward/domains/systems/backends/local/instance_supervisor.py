@@ -6,6 +6,7 @@ its exit status, until it is stopped.
 """
 
 import asyncio
+import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -18,8 +19,6 @@ from stateward.domains.systems.backends.local.launch import (
     environment_of,
     exit_text,
     find_unrecorded,
-    free_port,
-    is_alive,
     kill_all,
     last_log_line,
     launch,
@@ -27,14 +26,15 @@ from stateward.domains.systems.backends.local.launch import (
     sandbox_of,
     secret_files,
     start_dir,
-    terminate_group,
 )
-from stateward.domains.systems.backends.port import LOOPBACK, InstancePhase, ReadSecrets, no_secrets
+from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, no_secrets
 from stateward.domains.systems.definition import Resources
-from stateward.drivers.confinement import Confinement, Sandbox
-from stateward.drivers.process.limits import ProgramGroups
-from stateward.drivers.process.procfs import ProcessId, has_listening_socket, process_of
 from stateward.errors import StatewardError
+from stateward.procfs import ProcessId, is_alive, process_of, signal_group
+from stateward.workloads.confinement import Confinement, Sandbox
+from stateward.workloads.host_ports import LOOPBACK, free_port
+from stateward.workloads.limits import ProgramGroups
+from stateward.workloads.tcp_sockets import has_listening_socket
 
 READY_AFTER_S = 0.5
 """How long an instance without a health check must run to count as ready."""
@@ -352,7 +352,7 @@ class InstanceSupervisor:
             self._kill_all(process)
         elif waited > service.drain and not self._was_terminated:
             self._was_terminated = True
-            terminate_group(process)
+            signal_group(process, signal.SIGTERM)
 
     def _kill_all(self, process: ProcessId | None) -> bool:
         if self.state.uid is not None:

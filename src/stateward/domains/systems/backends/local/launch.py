@@ -4,12 +4,10 @@ An instance leads a session and outlives the server. Its pid and start time iden
 environment, which its descendants inherit, even those that leave its session.
 """
 
-import errno
 import os
 import signal
-import socket
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -18,13 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local.instance_dir import PROXY, InstanceDir, InstanceOrder, prepare_log
-from stateward.domains.systems.backends.port import LOOPBACK
 from stateward.domains.systems.definition import Resources, file_name
-from stateward.drivers.confinement import Confinement, Sandbox
-from stateward.drivers.confinement.syscalls import open_handle
-from stateward.drivers.process.limits import GATE, WAIT_FOR_LIMITS, ProgramGroups, ProgramLimits
-from stateward.drivers.process.procfs import PROC, ProcessId, is_same_process, process_of, stat_of, this_pid_namespace
-from stateward.drivers.process.spawn import spawn
+from stateward.procfs import ProcessId, find_by_environment, kill_processes, process_of, signal_group, stat_of
+from stateward.workloads.confinement import Confinement, Sandbox
+from stateward.workloads.confinement.syscalls import open_handle
+from stateward.workloads.host_ports import LOOPBACK
+from stateward.workloads.limits import GATE, WAIT_FOR_LIMITS, ProgramGroups, ProgramLimits
+from stateward.workloads.log_files import read_part
+from stateward.workloads.spawn import spawn
 
 NO_SECRETS: Mapping[str, str] = {}
 MARK_VARIABLE = "STATEWARD_INSTANCE"
@@ -217,11 +216,6 @@ def start_dir(order: InstanceOrder, sandbox: Sandbox) -> str:
     return order.service.folder or str(sandbox.home / sandbox.work_dir)
 
 
-def is_alive(process: ProcessId) -> bool:
-    """Tell whether the process of an instance is alive."""
-    return process.host == this_pid_namespace() and is_same_process(process, stat_of(process.pid))
-
-
 def find_unrecorded(directory: InstanceDir, boot: int) -> ProcessId | None:
     """Return the process of a boot that was started and never recorded, or None."""
     for pid in _marked(directory, boot):
@@ -231,19 +225,12 @@ def find_unrecorded(directory: InstanceDir, boot: int) -> ProcessId | None:
     return None
 
 
-def terminate_group(process: ProcessId) -> None:
-    """Send SIGTERM to the group of an instance."""
-    _signal_group(process, signal.SIGTERM)
-
-
 def kill_all(directory: InstanceDir, boot: int, process: ProcessId | None) -> bool:
     """Kill all processes of a boot; returns whether none is left."""
     if process is not None:
-        _signal_group(process, signal.SIGKILL)
+        signal_group(process, signal.SIGKILL)
     left = _marked(directory, boot)
-    for pid in left:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    kill_processes(left)
     return not left
 
 
@@ -262,67 +249,22 @@ def exit_text(pid: int) -> str:
 def last_log_line(log: Path, most: int = 2_000) -> str:
     """Return the last line of an instance's log."""
     try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - most))
-            lines = stream.read().decode(errors="replace").strip().splitlines()
+        lines = read_part(log, log, None, most)[0].decode(errors="replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1].strip()[:200] if lines else ""
 
 
-def is_port_taken(port: int, host: str = LOOPBACK) -> bool:
-    """Tell whether a program of this machine listens on a port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not count
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            return error.errno == errno.EADDRINUSE
-    return False
-
-
-def free_port(host: str = LOOPBACK) -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def _signal_group(process: ProcessId, number: signal.Signals) -> None:
-    if is_alive(process):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-
-
 def kill_all_below(root: Path) -> bool:
     """Kill all processes of all instances below a folder; returns whether there was none."""
     prefixes = tuple(f"{MARK_VARIABLE}={mark}/".encode() for mark in (root_mark(root), root))
-    pids = _processes(lambda variables: any(variable.startswith(prefixes) for variable in variables))
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    pids = find_by_environment(lambda variables: any(variable.startswith(prefixes) for variable in variables))
+    kill_processes(pids)
     return not pids
 
 
-def _marked(directory: InstanceDir, boot: int) -> list[int]:
+def _marked(directory: InstanceDir, boot: int) -> set[int]:
     """Return the living processes of a boot, by the mark in their environment."""
     marks = (mark_of(directory, boot), _former_mark(directory, boot))
     wanted = {f"{MARK_VARIABLE}={mark}".encode() for mark in marks}
-    return _processes(lambda variables: not wanted.isdisjoint(variables))
-
-
-def _processes(is_wanted: Callable[[list[bytes]], bool]) -> list[int]:
-    """Return the living processes whose environment fits."""
-    pids = []
-    for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
-        if name.isdecimal():
-            with suppress(OSError):
-                if is_wanted((PROC / name / "environ").read_bytes().split(b"\0")) and _lives(int(name)):
-                    pids.append(int(name))
-    return pids
-
-
-def _lives(pid: int) -> bool:
-    stat = stat_of(pid)
-    return stat is not None and stat.alive
+    return find_by_environment(lambda variables: not wanted.isdisjoint(variables))

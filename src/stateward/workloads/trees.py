@@ -13,7 +13,7 @@ from pathlib import Path
 from stat import S_ISDIR
 from uuid import uuid4
 
-from stateward.drivers.confinement.syscalls import open_handle
+from stateward.workloads.confinement.syscalls import open_handle
 
 log = logging.getLogger("stateward.drivers")
 

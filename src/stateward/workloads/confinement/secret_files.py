@@ -13,7 +13,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from stateward.drivers.confinement import syscalls
+from stateward.workloads.confinement import syscalls
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - in a folder that is checked to be ours
 

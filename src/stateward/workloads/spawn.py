@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from stateward.drivers.confinement.syscalls import open_handle
+from stateward.workloads.confinement.syscalls import open_handle
 
 _children: set[int] = set()
 _guard = Lock()

@@ -81,20 +81,16 @@ def _profile(reference: str, path: Path, profile: str) -> Mapping[str, str]:
 def read_text(reference: str, path: Path) -> str:
     """Return the content of a file; raises `CredentialMissing`."""
     try:
-        return _read_text(path)
+        # whoever names a pipe or a device neither stops the reader nor takes its memory
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NotAFile
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise NotAFile
+        return content.decode()
     except (OSError, ValueError) as error:
         raise CredentialMissing(reference, f"the file cannot be read ({type(error).__name__})") from None
-
-
-def _read_text(path: Path) -> str:
-    """Return the content of a file; whoever names a pipe or a device neither stops the reader nor takes its memory."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise NotAFile
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise NotAFile
-    return content.decode()
 
 
 def _ini_profiles(text: str) -> dict[str, dict[str, str]]:

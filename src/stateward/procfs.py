@@ -1,4 +1,4 @@
-"""Processes as `/proc` shows them: identities, states, sessions and arguments.
+"""Processes as `/proc` shows them: identities, states, use, sessions, arguments and environments; and their end.
 
 The kernel reuses process ids. A pid with the start time of the process, the boot of the host and the pid namespace
 identifies one process, and never another.
@@ -6,7 +6,7 @@ identifies one process, and never another.
 
 import os
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,7 @@ PROC = Path("/proc")
 DEAD = frozenset("ZXx")
 STOPPED = frozenset("Tt")
 WAITING_IN_KERNEL = "D"
-LISTENING = "0A"
-"""The state of a socket that accepts connections, in `/proc/net/tcp`."""
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MAX_READ = 4096
 """Bytes of one read: the kernel gives a file of a process in parts of at most a page."""
 
@@ -39,7 +38,7 @@ class ProcessId(Struct, frozen=True):
 
 
 class ProcessStat(Struct, frozen=True):
-    """One line of `/proc/PID/stat`."""
+    """One line of `/proc/PID/stat`; processor time counts with that of the children that have ended."""
 
     pid: int
     state: str
@@ -47,6 +46,8 @@ class ProcessStat(Struct, frozen=True):
     group: int
     session: int
     started: int
+    ticks: int = 0  # of processor time
+    memory: int = 0  # in bytes
 
     @property
     def alive(self) -> bool:
@@ -58,26 +59,38 @@ def parse_stat(text: str) -> ProcessStat:
     """Parse a line of `/proc/PID/stat`; the program's name may contain blanks and brackets."""
     head, _, tail = text.rpartition(")")
     words = tail.split()
-    return ProcessStat(
-        int(head.split(" ", 1)[0]), words[0], int(words[1]), int(words[2]), int(words[3]), int(words[19])
-    )
+    parent, group, session = map(int, words[1:4])
+    ticks, memory = sum(map(int, words[11:15])), int(words[21]) * PAGE_BYTES
+    return ProcessStat(int(head.split(" ", 1)[0]), words[0], parent, group, session, int(words[19]), ticks, memory)
 
 
 def read_proc(pid: int | str, name: str) -> bytes | None:
     """Return a file of a process, or None if it has ended or is not readable; for scans of all processes."""
     try:
-        file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        return _read(pid, name)
     except OSError:
         return None
+
+
+def _read(pid: int | str, name: str) -> bytes:
+    file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = [os.read(file, MAX_READ)]
         while len(parts[-1]) == MAX_READ:
             parts.append(os.read(file, MAX_READ))
         return b"".join(parts)
-    except OSError:
-        return None
     finally:
         os.close(file)
+
+
+def host_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def host_memory() -> int:
+    """Return the memory of this host, in bytes."""
+    return max(0, os.sysconf("SC_PHYS_PAGES")) * PAGE_BYTES
 
 
 @cache
@@ -90,7 +103,7 @@ def this_pid_namespace() -> PidNamespace:
 def stat_of(pid: int | str) -> ProcessStat | None:
     """Return the present state of a pid, or of a thread (`PID/task/TID`), or None."""
     try:
-        return parse_stat((PROC / str(pid) / "stat").read_text(errors="replace"))
+        return parse_stat(_read(pid, "stat").decode(errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
         return None
 
@@ -132,11 +145,30 @@ def is_same_process(process: ProcessId, stat: ProcessStat | None) -> bool:
     return stat is not None and stat.alive and stat.started == process.started
 
 
+def is_alive(process: ProcessId) -> bool:
+    """Tell whether a process is alive, and visible here."""
+    return process.host == this_pid_namespace() and is_same_process(process, stat_of(process.pid))
+
+
+def signal_group(process: ProcessId, number: signal.Signals) -> None:
+    """Send a signal to a process group, if its leader is still the known process."""
+    if is_alive(process):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
+def kill_processes(pids: Iterable[int]) -> None:
+    """Kill processes; one that has ended, or that we cannot kill, does not keep the others."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def find_marked(marks: Collection[str]) -> dict[str, int]:
     """Return the session leaders that have one of the marks among their arguments."""
     wanted = {mark.encode(): mark for mark in marks}
     pids: dict[str, int] = {}
-    for pid, arguments in _command_lines() if wanted else ():
+    for pid, arguments in command_lines() if wanted else ():
         for argument in wanted.keys() & set(arguments):
             stat = stat_of(pid)
             if stat is not None and stat.alive and stat.session == pid:
@@ -144,44 +176,39 @@ def find_marked(marks: Collection[str]) -> dict[str, int]:
     return pids
 
 
-def find_descendants(group: int, text: str) -> list[int]:
-    """Return the processes of a group that have a text in their arguments, and all their descendants."""
-    return sorted(descendants_of(find_in_group(group, text)))
+def find_leader(mark: str) -> ProcessId | None:
+    """Return the living session leader that has a mark among its arguments, or None."""
+    pid = find_marked([mark]).get(mark)
+    return None if pid is None else process_of(pid)
 
 
 def find_in_group(group: int, text: str) -> set[int]:
     """Return the processes of a group that have a text in their arguments."""
-    pids = {pid for pid, arguments in _command_lines() if any(text.encode() in argument for argument in arguments)}
-    return {
-        process.pid
-        for process in map(stat_of, pids)
-        if process is not None and process.alive and process.group == group
-    }
+    pids = {pid for pid, arguments in command_lines() if any(text.encode() in argument for argument in arguments)}
+    return {process.pid for process in map(stat_of, pids) if process and process.alive and process.group == group}
 
 
-def find_labeled(label: str) -> set[int]:
-    """Return the processes that have a variable with this value (`NAME=VALUE`) in their environment."""
-    pids = set()
-    for pid in all_pids():
-        with suppress(OSError):  # it has ended, or is not readable for us
-            if label.encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-                pids.add(pid)
-    return pids
+def find_by_environment(is_wanted: Callable[[list[bytes]], bool]) -> set[int]:
+    """Return the living processes whose variables, each as `NAME=VALUE`, are wanted.
+
+    That of another user, or one that has ended, has none.
+    """
+    pids = (pid for pid in all_pids() if is_wanted((read_proc(pid, "environ") or b"").split(b"\0")))
+    return {pid for pid in pids if (stat := stat_of(pid)) is not None and stat.alive}
 
 
 def descendants_of(pids: Collection[int]) -> set[int]:
     """Return some processes and all their living descendants."""
-    alive = [process for process in _all_stats() if process.alive] if pids else []
+    alive = living_processes() if pids else []
     taken = set(pids)
     while more := {process.pid for process in alive if process.parent in taken} - taken:
         taken |= more
     return taken
 
 
-def _all_stats() -> Iterator[ProcessStat]:
-    for pid in all_pids():
-        if (stat := stat_of(pid)) is not None:
-            yield stat
+def living_processes() -> list[ProcessStat]:
+    """Return all processes of this host that are alive."""
+    return [stat for pid in all_pids() if (stat := stat_of(pid)) is not None and stat.alive]
 
 
 def all_pids() -> list[int]:
@@ -189,31 +216,7 @@ def all_pids() -> list[int]:
     return [int(name) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208 - many, and names will do
 
 
-def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
+def command_lines() -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the arguments of all processes; one that has ended, or is not readable for us, has none."""
     for pid in all_pids():
-        try:
-            yield pid, (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended, or is not readable for us
-
-
-def has_listening_socket(pid: int, port: int) -> bool:
-    """Tell whether a process itself listens on a TCP port; a connection is answered by whichever program does."""
-    sockets = {f"socket:[{words[9]}]" for words in _listening_rows(pid) if int(words[1].rpartition(":")[2], 16) == port}
-    with suppress(OSError):
-        for handle in sorted(os.listdir(PROC / str(pid) / "fd"), key=int):  # noqa: PTH208 - it is one of the first
-            with suppress(FileNotFoundError):
-                if os.readlink(f"/proc/{pid}/fd/{handle}") in sockets:  # noqa: PTH115 - a text, not a path
-                    return True
-    return False
-
-
-def _listening_rows(pid: int) -> Iterator[list[str]]:
-    """Return the rows of listening sockets in the network of a process; the kernel lists them before all others."""
-    with suppress(OSError), (PROC / str(pid) / "net/tcp").open() as stream:
-        next(stream)
-        for line in stream:
-            words = line.split()
-            if words[3] != LISTENING:
-                return
-            yield words
+        yield pid, (read_proc(pid, "cmdline") or b"").split(b"\0")

@@ -9,10 +9,11 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import IPv4Address
+from itertools import islice, takewhile
 
 from msgspec import Struct
 
-from stateward.drivers.process.procfs import PROC
+from stateward.procfs import PROC
 
 ESTABLISHED, SYN_RECEIVED, LISTENING = 0x01, 0x03, 0x0A
 TABLES = ("net/tcp", "net/tcp6")
@@ -40,31 +41,22 @@ class PortUse(Struct, frozen=True):
     seen: frozenset[tuple[int, str]]
 
 
-def parse_sockets(text: str) -> Iterator[TcpSocket]:
+def parse_sockets(lines: Iterable[str]) -> Iterator[TcpSocket]:
     """Parse the lines of `/proc/net/tcp` or `/proc/net/tcp6`."""
-    for line in text.splitlines()[1:]:
+    for line in islice(lines, 1, None):
         words = line.split(maxsplit=10)
         if len(words) >= 10:
             yield TcpSocket(int(words[1].rpartition(":")[2], 16), words[2], int(words[3], 16), int(words[9]))
 
 
-def read_sockets() -> list[TcpSocket]:
-    """Return the TCP sockets of this network namespace."""
-    sockets: list[TcpSocket] = []
-    for table in TABLES:
-        with suppress(OSError):  # a kernel without IPv6 has no table of it
-            sockets += parse_sockets((PROC / table).read_text())
-    return sockets
-
-
-def read_namespace_sockets(pid: int) -> list[TcpSocket] | None:
+def read_sockets(pid: int | str = "self") -> list[TcpSocket] | None:
     """Return the TCP sockets of the network namespace of a process, or None if they cannot be read."""
     sockets: list[TcpSocket] = []
     try:
         for table in TABLES:
             file = PROC / str(pid) / table
             if table == TABLES[0] or file.exists():  # a kernel without IPv6 lacks the other one
-                sockets += parse_sockets(file.read_text())
+                sockets += parse_sockets(file.read_text().splitlines())
     except OSError:
         return None
     return sockets
@@ -103,17 +95,21 @@ def use_of_namespace(sockets: Collection[TcpSocket], probe_ports: Collection[int
     return use_of_ports((socket for socket in others if socket.state != LISTENING), {"": ports})[""]
 
 
-def socket_inodes(pid: int) -> set[int]:
-    """Return the inodes of a process's sockets; raises `PermissionError` if they may not be read."""
+def has_listening_socket(pid: int, port: int) -> bool:
+    """Tell whether a process itself listens on a TCP port; a connection is answered by whichever program does."""
+    with suppress(OSError), (PROC / str(pid) / TABLES[0]).open() as lines:
+        listening = takewhile(lambda row: row.state == LISTENING, parse_sockets(lines))  # they come before all others
+        wanted = {row.inode for row in listening if row.port == port}
+        return bool(wanted) and any(inode in wanted for inode in socket_inodes(pid))
+    return False
+
+
+def socket_inodes(pid: int) -> Iterator[int]:
+    """Yield the inodes of a process's sockets, the first opened first; raises `PermissionError` if it may not read."""
     folder = f"{PROC}/{pid}/fd"
-    inodes = set()
-    try:
-        names = os.listdir(folder)  # noqa: PTH208 - faster than Path, and names suffice
-    except (FileNotFoundError, ProcessLookupError):
-        return set()
-    for name in names:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - as above
-            if target.startswith("socket:["):
-                inodes.add(int(target[8:-1]))
-    return inodes
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for name in sorted(os.listdir(folder), key=int):  # noqa: PTH208 - faster than Path, and names suffice
+            with suppress(FileNotFoundError, ProcessLookupError):
+                target = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - as above
+                if target.startswith("socket:["):
+                    yield int(target[8:-1])

@@ -7,7 +7,6 @@ after as many equal results in a row as the probe's threshold says. Until the fi
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,8 +14,9 @@ from msgspec.structs import replace
 from stateward.agents.site import Health
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.sites.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
+from stateward.workloads.host_ports import LOOPBACK
+from stateward.workloads.probes import end_in_time, probe_http, probe_tcp
 
-LOOPBACK = "127.0.0.1"
 MAX_STATUS_LINE = 200
 """The bytes of an HTTP answer's first line that are read."""
 
@@ -109,28 +109,21 @@ class ProbeRunner:
 
     async def _probe_loop(self, app: ProbedApp) -> None:
         while True:
-            failure = await self._failure_of(app)
+            failure = await end_in_time(self._probe(app), app.probe.timeout_s)
             self._health[app] = next_health(self._health.get(app, UNKNOWN_HEALTH), failure, app.probe.threshold)
             await asyncio.sleep(app.probe.interval_s)
 
-    async def _failure_of(self, app: ProbedApp) -> str:
+    async def _probe(self, app: ProbedApp) -> str:
         """Run a probe once; returns why it failed, or nothing."""
-        try:
-            async with asyncio.timeout(app.probe.timeout_s):
-                match app.probe:
-                    case HttpProbe(port=port, path=path):
-                        reader, writer = await self._connect(app, app.port or port)
-                        return await _http_failure(reader, writer, f"{app.address}:{app.port or port}", path)
-                    case TcpProbe(port=port):
-                        _, writer = await self._connect(app, app.port or port)
-                        await _close(writer)
-                    case CommandProbe(command=command):
-                        await self._run_command(app.name, command, app.probe.timeout_s)
-        except TimeoutError:
-            return f"no answer in {app.probe.timeout_s:g} s"
-        except Exception as error:  # a probe ends with a result, whatever the app or the site does
-            return str(error) or type(error).__name__
-        return ""
+        match app.probe:
+            case HttpProbe(port=port, path=path):
+                at = app.port or port
+                return await probe_http(self._connect(app, at), f"{app.address}:{at}", path)
+            case TcpProbe(port=port):
+                return await probe_tcp(self._connect(app, app.port or port))
+            case CommandProbe(command=command):
+                await self._run_command(app.name, command, app.probe.timeout_s)
+                return ""
 
     async def _connect(self, app: ProbedApp, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop, connection = asyncio.get_running_loop(), socket.socket()
@@ -143,23 +136,3 @@ class ProbeRunner:
         except BaseException:
             connection.close()
             raise
-
-
-async def _http_failure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str) -> str:
-    try:
-        head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nUser-Agent: stateward-agent\r\n\r\n"
-        writer.write(head.encode("ascii"))
-        await writer.drain()
-        words = (await reader.readline()).split(maxsplit=2)
-    finally:
-        await _close(writer)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-        return "the answer is not HTTP"
-    status = int(words[1])
-    return "" if 200 <= status < 400 else f"HTTP status {status}"
-
-
-async def _close(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()

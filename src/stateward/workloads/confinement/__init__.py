@@ -22,8 +22,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import landlock, seccomp, secret_files, syscalls
-from stateward.drivers.confinement.uids import UidClaims, uid_range
+from stateward.config import Config
+from stateward.workloads.confinement import landlock, seccomp, secret_files, syscalls
+from stateward.workloads.confinement.uids import UidClaims, uid_range
 
 T = TypeVar("T")
 
@@ -267,6 +268,12 @@ class Confinement:
         landlock.restrict([*rules, *((box.folder / name, landlock.every_right()) for name in box.writable)])
         seccomp.refuse_keyrings()
         seccomp.refuse_reach()
+
+
+def confinement_of(config: Config, hidden: Sequence[Path]) -> Confinement:
+    """Return the confinement that the settings ask for; `hidden` are paths of the server or agent."""
+    readable = [Path(name).resolve() for name in config.machine_paths.split(":") if name]
+    return Confinement(hidden, readable, config.machine_uids, required=config.confinement == "required")
 
 
 def system_paths() -> list[Path]:

@@ -16,7 +16,7 @@ import resource
 import struct
 from collections.abc import Iterator, Sequence
 
-from stateward.drivers.confinement.syscalls import call, number_of
+from stateward.workloads.confinement.syscalls import call, number_of
 
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | 13  # EACCES
 LOAD, AND, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06

@@ -1,0 +1,1 @@
+"""Programs of tenants on a host, as processes or containers: started, found, watched, limited and ended."""
