@@ -432,9 +432,12 @@ class Engine:
         actor: str = USER,
         who: str = "",
     ) -> Object:
-        """Protect an object, and what is below it, against removals that people ask for; None lifts that."""
+        """Protect an object, and what is below it, against removals that people ask for; None lifts that.
+
+        Raises `Occupied` if an operation is removing the object already.
+        """
         key = Key(ns, object)
-        return await self._open_store.transact(lambda tx: set_object_flag(tx, key, reason, actor, who))
+        return await self._open_store.transact(lambda tx: set_object_flag(tx, self.kinds, key, reason, actor, who))
 
     async def protect_namespace(self, ns: str, reason: str | None = "", *, actor: str = USER, who: str = "") -> str:
         """Protect a namespace against removals that people ask for; None lifts that. Returns the stored reason."""

@@ -70,7 +70,7 @@ class Refused(Denied):
 
 
 class Occupied(Denied, code="occupied", retry=True):
-    """Hidden work on the object has to end first."""
+    """An operation on the object, such as hidden work, has to end first."""
 
     action: str
     blocker: Blocker

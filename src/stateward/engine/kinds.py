@@ -181,14 +181,18 @@ class Kind(Struct, eq=False):
         return msgspec.json.decode(record.spec) if self.types is None else self.types.read_spec(record.spec)
 
     def removes(self, move: Move) -> bool:
-        """Return whether a move removes its object, or parts of it.
+        """Return whether a move removes its object, or parts of it."""
+        return self.is_removal(move.event, move.desired or move.target)
+
+    def is_removal(self, action: str, end: str) -> bool:
+        """Return whether an action that is to end in a state removes its object, or parts of it.
 
         If the creation of objects is to end in a final state, they are runs, such as deploys: only the end of their
         record is a removal.
         """
-        if move.event in self.removal_actions:
+        if action in self.removal_actions:
             return True
-        end, created = move.desired or move.target, self.lifecycle.allowed[self.lifecycle.initial]
+        end, created = self.lifecycle.state(end), self.lifecycle.allowed[self.lifecycle.initial]
         return is_end(self.lifecycle, end) and (
             end.is_absent or not any(is_end(self.lifecycle, event.desired or event.target) for event in created)
         )

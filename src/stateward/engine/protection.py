@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.errors import NotFound, Protected
+from stateward.engine.errors import NotFound, Occupied, Protected, blocker_of
 from stateward.engine.kinds import Kind, Kinds
 from stateward.engine.requests import EMPTY, Request
 from stateward.engine.transitions import absent_object, journal
@@ -194,8 +194,8 @@ def _as_reason(reason: str) -> str:
     return reason or NO_REASON
 
 
-async def set_object_flag(tx: Tx, key: Key, reason: str | None, actor: str, who: str) -> Object:
-    """Set the flag of an object, or lift it (None)."""
+async def set_object_flag(tx: Tx, kinds: Kinds, key: Key, reason: str | None, actor: str, who: str) -> Object:
+    """Set the flag of an object, or lift it (None); an object that is being removed can't be protected any more."""
     uow = UnitOfWork(tx)
     await uow.exclude([key])
     await uow.load([key])
@@ -206,6 +206,12 @@ async def set_object_flag(tx: Tx, key: Key, reason: str | None, actor: str, who:
     labels = shown_labels(former) | ({} if reason is None else {PROTECTED_LABEL: _as_reason(reason)})
     if labels == former:
         return record
+    if reason is not None and record.op is not None:
+        await uow.load_operations([Key(record.ns, record.op)])
+        operation = uow.operations[Key(record.ns, record.op)]
+        is_known = not kinds.unknown_words(record, operation)
+        if is_known and kinds.of(record).is_removal(operation.action, operation.desired):
+            raise Occupied(_event(reason), blocker_of(operation))
     text = msgspec.json.encode(labels, order="sorted").decode()
     changed = replace(record, labels=text, version=uow.next_version(key))
     uow.save_object(key, changed)

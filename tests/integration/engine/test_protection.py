@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, UnitOfWork
-from stateward.engine.errors import NotFound, Protected
+from stateward.engine.errors import NotFound, Occupied, Protected
 from stateward.engine.protection import protection_kind
 from stateward.engine.requests import RequestOptions
 from stateward.errors import BadInput
@@ -112,6 +112,23 @@ async def test_a_flag_ends_with_its_object(site: Site) -> None:
         await site.engine.protect("ns", "p1")
     await site.built("p1")
     assert (await site.engine.get("ns", "p1")).protected == ""
+
+
+async def test_an_object_that_is_being_removed_cannot_be_protected(site: Site) -> None:
+    await site.built("p1")
+    site.plant.hold()
+    pumping = await site.engine.act("ns", "p1", "pump")
+    await site.engine.protect("ns", "p1", "a removal has not begun")
+    await site.engine.protect("ns", "p1", None)
+    site.plant.release()
+    await site.ended(pumping)
+    site.plant.hold()
+    removal = await site.engine.act("ns", "p1", "scrap")
+    with pytest.raises(Occupied, match=removal.op.id):
+        await site.engine.protect("ns", "p1", "too late")
+    assert (await site.engine.get("ns", "p1")).protected == ""
+    site.plant.release()
+    await site.ended(removal)
 
 
 async def test_a_group_skips_protected_members_and_is_refused_if_all_are(site: Site) -> None:

@@ -31,6 +31,19 @@ async def test_a_protected_object_is_shown_and_refuses_its_removal(harness: Serv
     assert (await harness.post(SCRAP)).status_code == 202
 
 
+async def test_protecting_an_object_that_is_being_removed_is_a_conflict(harness: ServerHarness) -> None:
+    await harness.built()
+    harness.plant.hold()
+    removal = (await harness.post(SCRAP)).json()["operation"]["id"]
+    refused = await harness.put(FLAG, {"protected": True})
+    assert (refused.status_code, refused.json()["code"], refused.json()["blocker"]["op"]) == (
+        409,
+        "occupied",
+        removal,
+    )
+    harness.plant.release()
+
+
 async def test_new_labels_leave_the_flag_and_cannot_set_it(harness: ServerHarness) -> None:
     await harness.built()
     await harness.put(FLAG, {"protected": True})
