@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -212,9 +212,16 @@ async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
     listener = listener_of(config)
     config = replace(config, port=listener.getsockname()[1])
     try:
-        await wait_for_database(config, store_of)
-        async with prepare_application(config, traces) as parts, AsyncExitStack() as worker:
-            complaint = await folder.ensure_admin_token(parts.tokens)
+        async with AsyncExitStack() as application, AsyncExitStack() as worker:
+
+            async def start() -> tuple[ServerApplication, str | None]:
+                async with AsyncExitStack() as started:
+                    parts = await started.enter_async_context(prepare_application(config, traces))
+                    complaint = await folder.ensure_admin_token(parts.tokens)
+                    application.push_async_exit(started.pop_all())
+                return parts, complaint
+
+            parts, complaint = await wait_for_database(config, store_of, start)
             if complaint is not None:
                 log.warning(complaint)
             runtimes = parts.domains.runtimes if config.demo else ()
@@ -376,10 +383,16 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
     """Run a worker until a signal stops the process; `started` is called with the worker's name."""
     traces, stop = start_traces(os.environ), asyncio.Event()
     try:
-        await wait_for_database(config, store_of)
-        with _on_signals(stop.set):
-            domains = domains_of(config, ProviderCalls(traces.provider_call))
-            async with engine_of(config, traces, domains.runtimes) as engine, running_worker(engine):
+        with ExitStack() as signals:
+            async with AsyncExitStack() as parts:
+
+                async def start() -> ObservedEngine:
+                    domains = domains_of(config, ProviderCalls(traces.provider_call))
+                    return await parts.enter_async_context(engine_of(config, traces, domains.runtimes))
+
+                engine = await wait_for_database(config, store_of, start)
+                signals.enter_context(_on_signals(stop.set))
+                await parts.enter_async_context(running_worker(engine))
                 tune_garbage_collector()
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()

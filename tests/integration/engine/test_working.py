@@ -29,9 +29,12 @@ from stateward.engine.provider_calls import CallRecord
 from stateward.engine.recovery import release_worker_claims
 from stateward.engine.work_errors import Parked
 from stateward.store.changes import Changes
+from stateward.store.errors import Unavailable
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Key, Lane, LaneGroup, Status, Timer
+from stateward.store.sqlite import SqliteStore
+from stateward.testing.virtual_loop import VirtualLoop
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
 
@@ -752,3 +755,29 @@ async def test_an_operation_that_has_ended_tells_when_it_was_first_started(site:
     waiting = await site.engine.act("ns", "p1", "pump", not_before=4e9)
     await site.engine.cancel("ns", waiting.op.id)
     assert (await site.ended(waiting)).started is None
+
+
+class AwayAtTheStart(SqliteStore):
+    """A database that goes away just before the first heartbeat, and is back for the second one."""
+
+    attempts = 0
+
+    async def transact(self, function: TxFunction[T]) -> T:
+        self.attempts += 1
+        if self.attempts == 1:
+            raise Unavailable("connection lost")
+        return await super().transact(function)
+
+
+def test_a_worker_whose_database_goes_away_as_it_starts_works_when_it_is_back() -> None:
+    async def live() -> Status:
+        plant = Plant()
+        async with Engine(AwayAtTheStart(":memory:"), [plant.pump(), plant.station()]) as engine:
+            built = await engine.create("ns", "p1", PUMP.kind, "build")
+            return (await engine.wait("ns", built.op.id, 60)).status
+
+    loop = VirtualLoop()
+    try:
+        assert loop.run_until_complete(live()) is Status.SUCCEEDED
+    finally:
+        loop.close()

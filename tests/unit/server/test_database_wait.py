@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.config import Config
 from stateward.server.database_wait import wait_for_database
@@ -14,6 +15,9 @@ from stateward.store.sqlite import SqliteStore
 from stateward.testing.virtual_loop import VirtualLoop
 
 CONFIG = Config(database="postgresql://ann:hunter2@db/x")
+
+
+async def nothing() -> None: ...
 
 
 class SlowToStart(SqliteStore):
@@ -49,7 +53,7 @@ def run(course: Coroutine[Any, Any, None]) -> float:
 def test_a_process_waits_for_its_database_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     store = SlowToStart(down_s=20)
     with caplog.at_level(logging.WARNING):
-        assert 20 <= run(wait_for_database(CONFIG, lambda _: store)) < 30
+        assert 20 <= run(wait_for_database(CONFIG, lambda _: store, nothing)) < 30
     assert "the database is not available: connection refused" in caplog.text
     assert "trying again for up to 60 s (setting wait_for_database)" in caplog.text
     assert "hunter2" not in caplog.text
@@ -58,11 +62,29 @@ def test_a_process_waits_for_its_database_and_says_so(caplog: pytest.LogCaptureF
 
 def test_the_wait_for_a_database_ends_after_the_configured_time() -> None:
     with pytest.raises(Unavailable):
-        run(wait_for_database(Config(database=CONFIG.database, wait_for_database=10), lambda _: SlowToStart(down_s=11)))
+        run(wait_for_database(replace(CONFIG, wait_for_database=10), lambda _: SlowToStart(down_s=11), nothing))
     with pytest.raises(Unavailable):
-        run(wait_for_database(Config(database=CONFIG.database, wait_for_database=0), lambda _: SlowToStart(down_s=1)))
+        run(wait_for_database(replace(CONFIG, wait_for_database=0), lambda _: SlowToStart(down_s=1), nothing))
 
 
 def test_a_database_that_cannot_be_used_is_not_waited_for() -> None:
     with pytest.raises(WrongSchema):
-        run(wait_for_database(CONFIG, lambda _: SlowToStart(down_s=0, then=WrongSchema("it is new"))))
+        run(wait_for_database(CONFIG, lambda _: SlowToStart(down_s=0, then=WrongSchema("it is new")), nothing))
+
+
+def test_a_database_that_goes_away_again_while_a_process_starts_is_waited_for() -> None:
+    attempts: list[float] = []
+
+    async def start() -> None:
+        attempts.append(asyncio.get_running_loop().time())
+        if len(attempts) == 1:
+            raise Unavailable("connection lost")
+
+    run(wait_for_database(CONFIG, lambda _: SlowToStart(down_s=2), start))
+    assert len(attempts) == 2
+    with pytest.raises(Unavailable):
+        run(wait_for_database(replace(CONFIG, wait_for_database=0), lambda _: SlowToStart(down_s=0), lost))
+
+
+async def lost() -> None:
+    raise Unavailable("connection lost")

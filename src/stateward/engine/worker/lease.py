@@ -50,7 +50,7 @@ class WorkerLease:
         self._renewed_at = sent_at
 
     def forfeit(self) -> None:
-        """Consider the lease expired for good."""
+        """Consider the lease expired until it is renewed."""
         self._renewed_at = -math.inf
 
     async def run_heartbeats(self, on_renewed: Callable[[], None], on_attempt: Callable[[], None]) -> None:

@@ -45,7 +45,7 @@ from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S, PrefetchBuffer, 
 from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
 from stateward.lifecycle import CLOCK, FAILED, TIMED_OUT, UNKNOWN
-from stateward.store.errors import DatabaseReplaced, StoreError
+from stateward.store.errors import DatabaseReplaced, StoreError, Unavailable
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Claim, Key, Operation, WorkerRecord, to_json
 from stateward.store.topics import Topic
@@ -124,7 +124,11 @@ class Worker:
                     log.info(
                         "worker %s takes over %d operations of worker %s, which is gone", self.name, released, former.id
                     )
-        await self._lease.renew()
+        try:
+            await self._lease.renew()
+        except Unavailable as error:  # the database went away just now: the first heartbeat that it answers is enough
+            self._lease.forfeit()
+            log.warning("worker %s waits for the store: %s", self.name, error)
         log.info("worker %s has started", self.name)
         self._unsubscribe = self._store.subscribe(self._on_topics)
         self._claim_tasks = [self._supervise(loop) for loop in (self._claim_loop, self._scheduler.run)]
