@@ -169,8 +169,8 @@ class AgentHub(ABC):
         self.requests.on_answer(connection, piece)
 
     async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
-        """Log a connection that ends with an error; count and record a violation of the protocol."""
-        if why.reason not in self.unlogged:
+        """Log an agent's connection that ends with an error; count and record a violation of the protocol."""
+        if connection.has_said_hello and why.reason not in self.unlogged:
             name = f"{connection.ns}/{connection.site_name}"
             log.info("agent of %s %s is disconnected: %s", self.site_noun, name, why)
         if why.reason in PROTOCOL_VIOLATIONS:

@@ -40,6 +40,9 @@ MESSAGES_PER_S, MESSAGE_BURST = 500.0, 20_000.0
 REJECTION_COST = 100.0
 """The number of messages that a rejected one counts for, since it costs a journal entry."""
 
+PROGRESS_COST = 10.0
+"""The number of messages that a line of progress counts for in addition, since it is stored."""
+
 
 class MessageRateLimit:
     """A limit on an agent's messages. An agent above it is read more slowly, which delays no other agent."""
@@ -158,6 +161,7 @@ class AgentConnection:
         self.ns, self.site_name, self.token = ns, site_name, token
         self.site = Key(ns, site_name)
         self.version, self.installation, self.notify = "", "", 0
+        self.has_said_hello = False  # whether its hello was read
         self.answers = False  # whether the agent knows requests for logs and commands
         self.peer = ""  # the agent's address, empty if it is in this process
         self.is_private = False  # whether nobody on the network can read it
@@ -180,6 +184,7 @@ class AgentConnection:
         """Serve an agent until its connection ends; raises `Disconnected` with the reason."""
         try:
             hello = await self._receive_hello()
+            self.has_said_hello = True
             self.version, self.installation, self.answers = hello.version, hello.installation, hello.answers
             answer = await handler.on_hello(self, hello)
             await self.send(answer)

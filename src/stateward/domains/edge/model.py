@@ -192,13 +192,21 @@ class InstanceStatus(Struct, frozen=True, omit_defaults=True):
 
 
 class HeldAgent(Struct, frozen=True, omit_defaults=True):
-    """An agent of another installation; it may not connect until an administrator hands the cloudlet over."""
+    """An agent of another installation; it may not connect until an administrator hands the cloudlet over.
+
+    `things` are the first of those at its site, and `thing_count` counts all of them.
+    """
 
     installation: str
     version: str
     since: float
     dialled: float
     things: tuple[str, ...] = ()
+    thing_count: int = 0
+
+    def __post_init__(self) -> None:
+        if self.thing_count < len(self.things):  # older records name all things, and have no count
+            force_setattr(self, "thing_count", len(self.things))
 
 
 HELD_UPDATE_INTERVAL_S, HELD_GONE_AFTER_S = 60.0, 120.0
@@ -206,6 +214,9 @@ HELD_UPDATE_INTERVAL_S, HELD_GONE_AFTER_S = 60.0, 120.0
 
 A held agent dials again at least every ten seconds.
 """
+
+MAX_LISTED_THINGS = 10
+"""How many of its things the record of a held agent names."""
 
 MAX_LISTED_ORPHANS = 100
 """How many orphans the record of a cloudlet names: a site may have any number of them."""

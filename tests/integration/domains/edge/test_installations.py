@@ -1,18 +1,27 @@
 """Two installations of the agent with one cloudlet's token: the first is kept, the second waits for a hand-over."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import Existing
+from stateward.agents.connection import CONNECTION_LOST, AgentConnection, Disconnected
+from stateward.agents.messages import Existing, Goodbye, Hello
 from stateward.agents.simulation import SimulatedSite
+from stateward.domains.edge.agents.connections import MAX_HELD_AGENTS, ConnectRequest
 from stateward.domains.edge.api.schemas import view
 from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.lookups import save_status, unit_of_work
-from stateward.domains.edge.model import HELD_GONE_AFTER_S, CloudletStatus, HeldAgent, cloudlet_status
+from stateward.domains.edge.model import (
+    HELD_GONE_AFTER_S,
+    MAX_LISTED_THINGS,
+    CloudletStatus,
+    HeldAgent,
+    cloudlet_status,
+)
 from stateward.engine import Refused
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
@@ -112,6 +121,53 @@ async def test_a_first_that_is_gone_keeps_its_cloudlet_until_an_administrator_ha
     await harness.until_true("munich:c1", lambda one: one.state == "Ready" and "c1" in second.site.things)
     lines = [one for one in await harness.history("munich") if one.event == "handed over"]
     assert [(one.who, one.reason) for one in lines] == [("ada", f"from installation {FIRST} to {SECOND}")]
+
+
+async def test_held_agents_cost_a_cloudlet_little_whatever_they_say(harness: EdgeHarness) -> None:
+    await harness.cloudlet(runner=runner(FIRST))
+    site, names = (await harness.get("munich")).key, tuple(f"{'c' * 245}{number}" for number in range(250))
+
+    async def dial(installation: str, things: tuple[str, ...]) -> None:
+        hello = Hello("1.0", installation=installation, things=things)
+        answer = await harness.hub.connects.submit(ConnectRequest(site, hello, "here"))
+        assert isinstance(answer, Goodbye)
+        assert answer.held
+
+    for number in range(MAX_HELD_AGENTS + 2):
+        await dial(str(number), names)
+    before = await harness.get("munich")
+    assert len(before.seen) < 30_000
+    held = view(before).conditions.held
+    assert [one.installation for one in held] == [str(number) for number in range(MAX_HELD_AGENTS)]
+    assert {(one.things, one.thing_count) for one in held} == {(names[:MAX_LISTED_THINGS], 250)}
+    refusals = [one for one in await harness.history("munich") if one.event == "rejected: start"]
+    assert len(refusals) == MAX_HELD_AGENTS
+    await dial("1", names)
+    assert (await harness.get("munich")).version == before.version, "it is written once a minute"
+
+
+async def test_a_connection_is_logged_as_that_of_an_agent_once_it_has_said_hello(
+    harness: EdgeHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = AgentConnection(HungUp(), NS, "munich", asyncio.get_running_loop().time)
+    with caplog.at_level(logging.INFO):
+        with pytest.raises(Disconnected):
+            await connection.serve(harness.hub)
+        assert "is disconnected" not in caplog.text
+        connection.has_said_hello = True
+        await harness.hub.on_failure(connection, Disconnected(CONNECTION_LOST))
+    assert f"agent of cloudlet {NS}/munich is disconnected: {CONNECTION_LOST}" in caplog.text
+
+
+class HungUp:
+    """The socket of a peer that says nothing and is gone."""
+
+    async def receive_text(self) -> str:
+        raise OSError("the peer is gone")
+
+    async def send_text(self, data: bytes) -> None: ...
+
+    async def close(self, code: int, reason: str) -> None: ...
 
 
 async def test_a_hand_over_disconnects_the_first_which_is_held_from_then_on_and_tells_what_it_still_has(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from stateward.agents.connection import MESSAGE_BURST, PROGRESS_COST, MessageRateLimit
 from stateward.agents.messages import AgentOrder, Existing, OrderAction, ProgressMessage
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import ReportProgress, SiteError
@@ -144,6 +145,22 @@ async def test_progress_gives_an_operation_time(harness: EdgeHarness) -> None:
     assert await deadline(harness, accepted) > before + 60.0
     gate.set()
     assert (await harness.ended(accepted)).status == "succeeded"
+
+
+async def test_lines_of_progress_slow_their_connection_down_as_they_are_stored(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    gate = hold_work(runner)
+    accepted = await create(harness)
+    await harness.until_progress(accepted, 1)
+    marks = await harness.instance_status(C1)
+    (connection,) = harness.hub.connections[Key(NS, "munich")]
+    connection.rate_limit = MessageRateLimit(lambda: 0.0)
+    lines = int(MESSAGE_BURST / PROGRESS_COST)
+    word = ProgressMessage("still at it", marks.issued, marks.generation, runner.agent.notify, "c1")
+    await asyncio.gather(*(harness.hub.on_message(connection, word) for _ in range(lines)))
+    assert connection.rate_limit.spend() > 0
+    gate.set()
+    await harness.ended(accepted)
 
 
 async def deadline(harness: EdgeHarness, accepted: Accepted, *, soon: bool = False) -> float:

@@ -10,7 +10,14 @@ from random import Random
 from msgspec.structs import replace
 
 from stateward.agents.agent_hub import AgentHub
-from stateward.agents.connection import REJECTION_COST, AgentConnection, ConnectionId, Disconnected, OtherMessage
+from stateward.agents.connection import (
+    PROGRESS_COST,
+    REJECTION_COST,
+    AgentConnection,
+    ConnectionId,
+    Disconnected,
+    OtherMessage,
+)
 from stateward.agents.measure_messages import Load, Measures
 from stateward.agents.messages import (
     BUSY,
@@ -20,6 +27,7 @@ from stateward.agents.messages import (
     Hello,
     InventoryItem,
     OrderAction,
+    ProgressMessage,
     StatusMessage,
     Upgrade,
     Welcome,
@@ -167,6 +175,8 @@ class CloudletHub(AgentHub):
         result = await self._messages.submit(AgentMessage(*key, connection.version, message))
         if not result.is_accepted:
             self.reject(connection, result.reason)
+        elif isinstance(message, ProgressMessage):
+            connection.rate_limit.spend(PROGRESS_COST)
         if result.order is not None:
             await connection.send_order(result.order)
         if result.is_accepted and isinstance(message, AgentReport):

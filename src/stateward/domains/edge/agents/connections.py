@@ -13,6 +13,7 @@ from stateward.domains.edge.lifecycle import CLOUDLET, MEASURES, CloudletState
 from stateward.domains.edge.lookups import current_operation, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import (
     HELD_UPDATE_INTERVAL_S,
+    MAX_LISTED_THINGS,
     CloudletSpec,
     HeldAgent,
     agent_slots,
@@ -46,7 +47,7 @@ NO_CLOUDLET = "there is no such cloudlet"
 CONNECTION_GONE = "the agent's connection is gone"
 
 MAX_HELD_AGENTS = 8
-"""The number of held agents that a cloudlet's status keeps."""
+"""The number of held agents that a cloudlet's status keeps; while they dial, no other one is recorded."""
 
 
 class ConnectRequest(Struct, frozen=True):
@@ -118,8 +119,11 @@ def _hold_agent(uow: UnitOfWork, cloudlet: Object, hello: Hello) -> None:
     held = status.held_at(uow.now)
     former = next((agent for agent in held if agent.installation == hello.installation), None)
     others = tuple(agent for agent in held if agent is not former)
-    now = HeldAgent(hello.installation, hello.version, uow.now, uow.now, hello.things)
+    things = hello.things[:MAX_LISTED_THINGS]
+    now = HeldAgent(hello.installation, hello.version, uow.now, uow.now, things, len(hello.things))
     if former is None:
+        if len(held) >= MAX_HELD_AGENTS:
+            return
         owner = f"installation {status.installation}" if status.installation else "an agent without an identity"
         other = now.installation or "without identity"
         why = f"{AgentRejection.HELD}: it belongs to {owner}, and installation {other} dials"
@@ -129,7 +133,7 @@ def _hold_agent(uow: UnitOfWork, cloudlet: Object, hello: Hello) -> None:
         now = replace(now, since=former.since)
         if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_UPDATE_INTERVAL_S:
             return
-    save_status(uow, cloudlet, replace(status, held=(*others[-MAX_HELD_AGENTS + 1 :], now)))
+    save_status(uow, cloudlet, replace(status, held=(*others, now)))
 
 
 async def _start_cloudlet(uow: UnitOfWork, kinds: Kinds, cloudlet: Object, request: Request) -> None:

@@ -142,13 +142,14 @@ def changes(change: Struct) -> dict[str, Any]:
 
 
 class HeldView(Struct, frozen=True):
-    """An agent of another installation, which waits for a hand-over; `things` names what exists at its site."""
+    """An agent of another installation, which waits for a hand-over; `things` names the first things at its site."""
 
     installation: str
     version: str
     since: datetime
     dialled: datetime
     things: tuple[str, ...]
+    thing_count: Annotated[int, Meta(description="the number of all things at its site")] = 0
 
 
 class AlertView(Struct, frozen=True):
@@ -339,7 +340,7 @@ def _conditions(record: Object) -> Conditions:
 
 def _held_view(agent: HeldAgent) -> HeldView:
     since, dialled = (datetime.fromtimestamp(at, UTC) for at in (agent.since, agent.dialled))
-    return HeldView(agent.installation, agent.version, since, dialled, agent.things)
+    return HeldView(agent.installation, agent.version, since, dialled, agent.things, agent.thing_count)
 
 
 def operation_view(operation: Operation) -> EdgeOperationView:

@@ -253,5 +253,5 @@ def _node_fact(node: NodeLoadView) -> tuple[str, str]:
 
 
 def _held_text(agent: HeldView) -> str:
-    has = f", has {', '.join(agent.things)}" if agent.things else ""
+    has = f", has {names_text(agent.things, max(agent.thing_count, len(agent.things)))}" if agent.things else ""
     return f"another agent is held: installation {agent.installation or 'without identity'}{has}"
