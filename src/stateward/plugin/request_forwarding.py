@@ -14,6 +14,7 @@ from litestar.exceptions import ClientException
 
 from stateward.aio.certificates import trusted_certificates
 from stateward.aio.supervise import cancel_tasks
+from stateward.errors import StatewardError
 
 T = TypeVar("T")
 Call = Request[Any, Any, Any]
@@ -35,14 +36,15 @@ async def forward_request(
     request: Call,
     url: str,
     form: type[T],
-    refusal: Callable[[str], Exception],
+    refusal: Callable[[str], StatewardError],
     *,
     query: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> T:
     """Return the answer of the server at a URL; `query` and `body` replace those of the request.
 
-    An error of that server, and its absence, become the error that `refusal` makes of the reason.
+    An error of that server, and its absence, become the error that `refusal` makes of the reason. Its `retry` is that
+    of the other server; if that server does not answer, the request may succeed later, at another one.
     """
     import httpx  # its import takes 0.2 s of every start, and a server that is alone forwards nothing
 
@@ -57,8 +59,13 @@ async def forward_request(
             return msgspec.json.decode(answer.content, type=form)
         problem = msgspec.json.decode(answer.content, type=dict[str, Any])
     except (httpx.HTTPError, msgspec.MsgspecError) as error:
-        raise refusal(f"its server at {url} does not answer: {type(error).__name__}") from error
-    raise refusal(str(problem.get("detail") or f"its server answers with {answer.status_code}"))
+        why = f"its server at {url} does not answer ({type(error).__name__}); a command may have run or not"
+        unanswered = refusal(why)
+        unanswered.retry = True
+        raise unanswered from error
+    refused = refusal(str(problem.get("detail") or f"its server answers with {answer.status_code}"))
+    refused.retry = problem.get("retry") is True
+    raise refused
 
 
 async def while_connected(request: Call, work: Coroutine[object, object, T]) -> T:
