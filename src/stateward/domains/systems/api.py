@@ -25,7 +25,7 @@ from stateward.domains.systems.definition import locate_error, read
 from stateward.domains.systems.exec_routes import run_in_instance
 from stateward.domains.systems.guards import check_logins
 from stateward.domains.systems.instance_limits import check_first_instances, check_system_size
-from stateward.domains.systems.instance_output import read_instance_logs
+from stateward.domains.systems.instance_output import read_instance_logs, require_instance
 from stateward.domains.systems.job_views import job_views
 from stateward.domains.systems.lifecycle import NODE, SYSTEM, SystemNodeState
 from stateward.domains.systems.model import DesiredTree, system_spec
@@ -316,9 +316,12 @@ async def read_logs(
     if top == ROOT:
         raise NotFound(ns, service_id(system, top))
     ref = ServiceRef(SystemRef(ns, system), str(top))
-    excerpts = await read_instance_logs(request, context.backend_of(record), ref, instance, after, most)
-    if not excerpts and await context.object(ns, service_id(system, top)) is None:
-        raise NotFound(ns, service_id(system, top))
+    backend = context.backend_of(record)
+    excerpts = await read_instance_logs(request, backend, ref, instance, after, most)
+    if not excerpts:
+        if await context.object(ns, service_id(system, top)) is None:
+            raise NotFound(ns, service_id(system, top))
+        await require_instance(backend, ref, instance)
     return excerpts
 
 

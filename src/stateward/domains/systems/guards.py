@@ -23,10 +23,10 @@ from stateward.domains.systems.errors import (
     NotLiving,
     SecretMissing,
 )
-from stateward.domains.systems.instance_limits import check_instances
+from stateward.domains.systems.instance_limits import check_instances, usage_keys
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec
-from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
+from stateward.domains.systems.object_ids import job_id, secret_id, secret_name, service_id, system_of
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import LockRequest, NotFound, Request
 from stateward.engine.kind_types import require_known_fields
@@ -34,6 +34,7 @@ from stateward.engine.protection import require_no_flag, require_no_flag_in
 from stateward.engine.requests import REASON
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
+from stateward.locks.paths import ROOT, parse_path
 from stateward.store.changes import Ended
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, Timer, to_json
@@ -65,8 +66,9 @@ def lock_system(request: Request, record: Object | None) -> Iterable[Key]:  # no
 
     Instances are counted under the lock of the quota.
     """
-    counted = [quota_key(request.ns)] if request.action == "deploy" else []
-    return [Key(request.ns, system_of(request.object)), *counted, *_shared_keys(request)]
+    system = system_of(request.object)
+    counted = [quota_key(request.ns), *usage_keys(request.ns, system)] if request.action == "deploy" else []
+    return [Key(request.ns, system), *counted, *_shared_keys(request)]
 
 
 def _shared_keys(request: Request) -> list[Key]:
@@ -112,9 +114,9 @@ async def guard_change(
         ports.check(change.picture)
         _check_secrets(uow, record.ns, change)
         check_logins(settings, record.ns, change.picture)
-        await check_instances(settings, uow, living.key, record.id, change.path, change.picture)
     await require_no_protected_part(uow, request.action, living.key, change)
-    if request.action == "deploy":  # the last check, because it writes
+    if request.action == "deploy":  # the last checks, because they write
+        await check_instances(settings, uow, living.key, record.id, change.path, change.picture)
         change = await assign_ports(uow, living, change, ports)
         await hold_addresses(uow, living, record.id, request.who, change, DesiredTree())
         if change.picture.assigned_ports:
@@ -152,8 +154,11 @@ def check_logins(settings: SystemsSettings, ns: str, picture: DesiredTree) -> No
 
 async def require_no_protected_part(uow: UnitOfWork, action: str, system: Key, change: ChangeSpec) -> None:
     """Refuse a deploy or a teardown that would remove a protected service, job or node pool, or a run of a job."""
+    top = parse_path(change.path)
+    below = {SERVICE.kind: service_id(system.id, top), JOB.kind: job_id(system.id, top)} if top != ROOT else {}
     for kind in (SERVICE.kind, JOB.kind, NODEPOOL.kind):
-        leaving = list(leaving_parts(system.id, change, await uow.select(Selector(system.ns, kind, system.id))))
+        present = await uow.select(Selector(system.ns, kind, system.id, id_prefix=below.get(kind)))
+        leaving = list(leaving_parts(system.id, change, present))
         for part in leaving:
             await require_no_flag(uow, action, part)
         await require_no_flag_in(uow, action, system, leaving)

@@ -5,6 +5,7 @@ from functools import partial
 from stateward.domains.systems.backends.port import Backend, LogExcerpt, ServiceRef
 from stateward.domains.systems.errors import InstanceNotReached
 from stateward.engine import Denied
+from stateward.errors import UnknownName
 from stateward.plugin.request_forwarding import Call, forward_request, is_forwarded
 
 
@@ -27,6 +28,16 @@ async def read_instance_logs(
                 raise
             excerpts.append(LogExcerpt(name, "", after or 0, why=str(error)))
     return excerpts
+
+
+async def require_instance(backend: Backend, ref: ServiceRef, instance: str | None) -> None:
+    """Raise `UnknownName` if an instance is named that a service neither has nor has a log of."""
+    if instance is None:
+        return
+    present, logged = await backend.instances(ref), await backend.logs(ref, None, None, 1)
+    known = dict.fromkeys([*(one.name for one in present), *(one.instance for one in logged)])
+    if instance not in known:
+        raise UnknownName("instance", instance, known)
 
 
 async def _forwarded(request: Call, url: str, instance: str) -> list[LogExcerpt]:

@@ -21,7 +21,7 @@ from stateward.domains.systems.api import (
     system_actions,
 )
 from stateward.domains.systems.backends.port import LogExcerpt, SystemRef, job_run_ref
-from stateward.domains.systems.instance_output import read_instance_logs
+from stateward.domains.systems.instance_output import read_instance_logs, require_instance
 from stateward.domains.systems.job_service import JobActions
 from stateward.domains.systems.job_views import JobRunView, JobView, job_views, newest_first, run_view
 from stateward.domains.systems.object_ids import PATH, checked_path, path_of
@@ -106,7 +106,11 @@ async def read_run_logs(
     owner = await system_actions(request, ns).system(system)
     record = await _actions(request, ns).run_record(system, run)
     ref = job_run_ref(SystemRef(ns, system), str(path_of(record.id)), record.id.partition("@")[2])
-    return await read_instance_logs(request, context.backend_of(owner), ref, instance, after, most)
+    backend = context.backend_of(owner)
+    excerpts = await read_instance_logs(request, backend, ref, instance, after, most)
+    if not excerpts:
+        await require_instance(backend, ref, instance)
+    return excerpts
 
 
 def _actions(request: Call, ns: str) -> JobActions:

@@ -317,6 +317,21 @@ ADDRESS_ROWS = (
     step(A.HELD, "release", CONTROLLER, GONE),
 )
 
+class UsageState(State):
+    """The states of a usage: how many instances a system or a namespace has at most."""
+
+    COUNTED = "counted", StateClass.STABLE, "deploys add to it, and count again before it reaches a limit"
+
+
+U = UsageState
+
+USAGE_ROWS = (
+    #    from       event     by          to
+    step(NEW,       "count",  CONTROLLER, U.COUNTED),
+    step(U.COUNTED, "count",  CONTROLLER, U.COUNTED),
+    step(U.COUNTED, "forget", CONTROLLER, GONE),
+)
+
 CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK
 
 SYSTEM   = declare("systems.system",   SystemState,   SYSTEM_ROWS,   CREW, about="a tree of services")
@@ -331,5 +346,6 @@ JOBRUN   = declare("systems.jobrun",   JobRunState,   JOBRUN_ROWS,   CREW, about
 NODE     = declare("systems.node",     SystemNodeState, NODE_ROWS,     ADMIN | CREW, about="a host whose agent runs instances")
 INSTANCE = declare("systems.instance", InstanceState, INSTANCE_ROWS, AGENT | CONTROLLER, about="an instance on a node")
 ADDRESS  = declare("systems.address",  AddressState,  ADDRESS_ROWS,  CONTROLLER, about="a port that services have")
+USAGE    = declare("systems.usage",    UsageState,    USAGE_ROWS,    CONTROLLER, about="how many instances there are at most")
 
-LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION, JOB, JOBRUN, NODE, INSTANCE, ADDRESS)
+LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION, JOB, JOBRUN, NODE, INSTANCE, ADDRESS, USAGE)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from stateward.domains.systems.address_claims import remove_unused_addresses
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.context import SystemContext
+from stateward.domains.systems.instance_limits import forget_old_bounds
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
 from stateward.domains.systems.model import ChangeSpec, spec_of
 from stateward.engine import Denied
@@ -46,6 +47,8 @@ class ChangeRetention:
                     await self.prune(SystemRef(system.ns, system.id))
             with self._faults.isolate("removal of unused addresses"):
                 await remove_unused_addresses(self._context.engine)
+            with self._faults.isolate("removal of old bounds of instances"):
+                await forget_old_bounds(self._context.engine)
             await asyncio.sleep(PRUNE_INTERVAL_S)
 
     async def prune(self, system_ref: SystemRef, kept: int = KEPT_PER_SYSTEM) -> None:

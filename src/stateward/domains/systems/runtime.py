@@ -27,7 +27,7 @@ from stateward.domains.systems.demo import SystemsDemo
 from stateward.domains.systems.deploy_handlers import DeployHandlers
 from stateward.domains.systems.job_api import JOB_ROUTES
 from stateward.domains.systems.job_handlers import JobHandlers
-from stateward.domains.systems.lifecycle import ADDRESS, DEPLOY, JOB, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
+from stateward.domains.systems.lifecycle import ADDRESS, DEPLOY, JOB, NODEPOOL, SERVICE, SYSTEM, TEARDOWN, USAGE
 from stateward.domains.systems.model import ChangeSpec, DesiredService, spec_of
 from stateward.domains.systems.nodes.node_actions import node_kinds
 from stateward.domains.systems.nodes.node_controller import NodeController
@@ -78,6 +78,7 @@ class SystemsRuntime(DomainRuntime):
             *self.jobs.kinds(),
             *node_kinds(),
             Kind(ADDRESS, general=False),
+            Kind(USAGE, general=False),
         ]
         self.nodes = NodeController(self.context, random, server_url)
         super().__init__(kinds)

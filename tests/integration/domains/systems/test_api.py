@@ -328,6 +328,18 @@ async def test_a_command_needs_a_right_of_its_own_and_is_in_the_journal_without_
     assert "hush" not in str(lines)
 
 
+async def test_the_log_of_an_unknown_instance_is_an_error_that_names_those_that_exist(api: Api) -> None:
+    await api.done("POST", "/shop/deploys", {"definition": "services: {web: {command: x}}"})
+    (known,) = [one["instance"] for one in (await api.ask("GET", "/shop/logs?path=/web")).json()]
+    assert (await api.ask("GET", f"/shop/logs?path=/web&instance={known}")).status_code == 200
+    refused = await api.ask("GET", "/shop/logs?path=/web&instance=nope")
+    assert (refused.status_code, refused.json()["code"], refused.json()["known"]) == (404, "unknown_name", [known])
+    await api.done("POST", "/shop/deploys", {"definition": JOBS.replace("HOW", "history: 2"), "path": "/"})
+    await api.done("POST", "/shop/runs", {"path": "/report"})
+    (run,) = (await api.ask("GET", "/shop/runs")).json()
+    assert (await api.ask("GET", f"/shop/runs/{run['id']}/logs?instance=nope")).status_code == 404
+
+
 async def test_the_generic_api_does_not_go_around_the_locks(api: Api) -> None:
     path = "/../../ns/default/objects/shop/actions/delete"
     answer = await api.ask("POST", path, {})
