@@ -41,6 +41,9 @@ class FreshEnvironment:
 
 
 def clean_environ() -> dict[str, str]:
-    """Return the environment without this checkout and its settings; readline sets COLUMNS for what pytest starts."""
-    ours = ("STATEWARD_", "PYTHON", "COLUMNS")
+    """Return the environment without this checkout, its settings and those of pytest.
+
+    readline sets COLUMNS for what pytest starts.
+    """
+    ours = ("STATEWARD_", "PYTHON", "PYTEST_", "COLUMNS")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}

@@ -1,5 +1,6 @@
 """The project of the page about testing: its tests pass, and the one that is to fail prints what the page says."""
 
+import os
 import re
 import subprocess
 import sys
@@ -27,7 +28,8 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     plugins = ("stateward.pytest_plugin", "no:cacheprovider", "no:asyncio", "no:schemathesis", "no:faker")
     command = [sys.executable, "-m", "pytest", "-q", *(f"-p{one}" for one in plugins), *arguments]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=False)
 
 
 def test_documented_tests_pass(project: Path) -> None:
