@@ -113,6 +113,13 @@ def test_a_host_without_a_cleaning_time_of_its_own_has_the_usual_one_again() -> 
     assert read_host_spec(own, {"cleaning_time": None}, 90.0).cleaning == 90.0
 
 
+def test_the_cleaning_time_of_a_host_is_at_most_a_year() -> None:
+    year_minutes = 366 * 24 * 60
+    assert read_host_spec(HostSpec("h"), {"cleaning_time": year_minutes}, 0.0).cleaning == year_minutes * 60.0
+    with pytest.raises(BadInput):
+        read_host_spec(HostSpec("h"), {"cleaning_time": year_minutes + 1}, 0.0)
+
+
 def test_a_key_of_a_property_has_at_most_64_characters() -> None:
     assert read_host_spec(HostSpec("h"), {"k" * 64: "v"}, 0.0).properties["k" * 64] == "v"
     for wrong in ("k" * 65, "", "a/b", "a\nb"):
