@@ -91,7 +91,7 @@ soak: .venv/.dev ## load over all domains for half an hour, with kills; nothing 
 	@$(REAPED) $(VENV)/python -m tests.soak $(ARGS)
 
 mutate: .venv/.dev ## change the product in one place at a time; lists what tests don't notice: ARGS="--count 20 engine"
-	@$(REAPED) $(VENV)/python -m tools.mutate $(ARGS)
+	@$(REAPED) --in-memory $(VENV)/python -m tools.mutate $(ARGS)
 
 audit: .venv/.dev ## look for known faults of what we depend on, and for secrets in the tree and its history
 	@$(VENV)/python -m pip install --quiet pip-audit
