@@ -3,12 +3,14 @@
 from collections import defaultdict
 
 from stateward.domains.mci import model
-from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VmState
+from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VNET, VmState
 from stateward.engine.queries import list_all
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
+
+LIVING_STATES = tuple(state.word for state in VmState if state != VmState.TERMINATED)
 
 
 async def objects_at_connection(uow: UnitOfWork, connection: str) -> list[str]:
@@ -38,3 +40,15 @@ async def usage_of(reader: Reader, ns: str) -> Usage:
     async for group in list_all(reader, Selector(ns, SECURITY_GROUP.kind)):
         usage["vNet", model.security_group_of(group).network].append(group)
     return usage
+
+
+async def users_of(reader: Reader, resource: Object) -> list[Object]:
+    """Return the users of one resource, as `usage_of` does, without those VMs that are elsewhere."""
+    resource_type, identity = model.RESOURCE_TYPES[resource.kind], model.resource_identity(resource)
+    place = (("provider", identity.provider), ("region", identity.region))
+    vms = list_all(reader, Selector(resource.ns, VM.kind, states=LIVING_STATES, labels=place))
+    users = [vm async for vm in vms if identity.name in model.named_resources(model.vm_of(vm))[resource_type]]
+    if resource.kind == VNET.kind:
+        groups = list_all(reader, Selector(resource.ns, SECURITY_GROUP.kind))
+        users += [group async for group in groups if model.security_group_of(group).network == identity.name]
+    return users

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
+from stateward.domains.mci import model
 from stateward.domains.mci.api.request_log_store import all_stored_requests
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.drivers import CloudResource, ResourceKind
 from stateward.drivers.simulated import SimulatedDriver
+from stateward.store.records import Object
 from tests.integration.domains.mci.api_harness import AWS, HERE, NS, UBUNTU, ApiHarness, group, mci, open_api
 
 BASE = f"/ns/{NS}/resources"
@@ -203,6 +205,24 @@ async def test_what_is_in_use_says_by_whom_and_is_not_removed(api: ApiHarness) -
     assert (await api.delete(f"{BASE}/vNet/v1?action=refine")).status_code == 400  # it exists: nothing is to be cleared
     assert (await api.delete(f"{BASE}/vNet/v1?action=withsubnets")).status_code == 200
     assert (await api.get(f"{BASE}/vNet/v1")).status_code == 404
+
+
+async def test_the_users_of_one_resource_are_looked_for_where_it_is(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vms = (await api.created())["vm"]
+    await made(api, "sshKey", {**KEY, "connectionName": "azure-koreacentral"})
+    read, vm_of = list[str](), model.vm_of
+
+    def note(record: Object) -> model.VmSpec:
+        read.append(record.id)
+        return vm_of(record)
+
+    monkeypatch.setattr(model, "vm_of", note)
+    assert (await api.get(f"{BASE}/sshKey/k1")).json()["status"] == "Available"
+    assert read == []
+    used = (await api.get(f"{BASE}/sshKey/{vms[0]['sshKeyId']}")).json()
+    assert (used["status"], len(used["associatedObjectList"])) == ("InUse", len(read))
 
 
 async def test_with_force_the_record_goes_all_the_same(api: ApiHarness) -> None:

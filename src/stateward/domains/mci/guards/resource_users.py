@@ -11,7 +11,8 @@ from stateward.domains.mci.guards.connection_grants import homes_of
 from stateward.domains.mci.guards.deployment_guard import namespace_key
 from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.handlers.prerequisites import with_prerequisite_names
-from stateward.domains.mci.lifecycle import FORGET, MCI, SECURITY_GROUP, VM, VNET, MciState, VmState
+from stateward.domains.mci.lifecycle import FORGET, MCI, SECURITY_GROUP, VM, VNET, MciState
+from stateward.domains.mci.resource_usage import LIVING_STATES
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
 from stateward.engine.unit_of_work import UnitOfWork
@@ -20,8 +21,6 @@ from stateward.store.records import Object
 
 GROWING_STATES = tuple(state.word for state in (MciState.PREPARING, MciState.PREPARED, MciState.CREATING))
 """The states of MCIs that are about to create VMs."""
-
-LIVING_STATES = tuple(state.word for state in VmState if state != VmState.TERMINATED)
 
 Users = list[tuple[str, model.SubGroup | model.VmSpec]]
 """VMs, and subgroups of MCIs that are about to create VMs; with the id of the VM or the MCI."""

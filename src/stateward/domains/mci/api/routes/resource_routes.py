@@ -45,7 +45,7 @@ from stateward.domains.mci.api.tumblebug_params import (
 )
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.resource_usage import usage_of
+from stateward.domains.mci.resource_usage import usage_of, users_of
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.naming import new_id
@@ -111,8 +111,7 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
         """Return a resource with its users."""
         resource = await request.service.resource(ns, resource_type, name)
-        usage = await usage_of(request.service.engine.store.reader, ns)
-        return resource_view(resource_type, resource, usage.get((resource_type, name), ()))
+        return resource_view(resource_type, resource, await users_of(request.service.engine.store.reader, resource))
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {resource_type}")
     @adds_object_state(resource_in_path(resource_type))
@@ -254,9 +253,8 @@ async def change_key(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceV
         raise BadInput("publicKey", None, "left out: VMs have the key; create another sshKey for another public key")
     want = replace(was, description=body.text("description", default=was.description))
     await request.service.describe_resource(ns, "sshKey", want, request.caller)
-    usage = await usage_of(request.service.engine.store.reader, ns)
     resource = await request.service.resource(ns, "sshKey", name)
-    return resource_view("sshKey", resource, usage.get(("sshKey", name), ()))
+    return resource_view("sshKey", resource, await users_of(request.service.engine.store.reader, resource))
 
 
 ROUTES = (

@@ -16,7 +16,7 @@ from stateward.domains.mci.api.routes.resource_routes import wait_done
 from stateward.domains.mci.api.tumblebug_params import ACT, Name, Ns
 from stateward.domains.mci.model import FirewallRule, single_rules
 from stateward.domains.mci.resource_service import RuleChange
-from stateward.domains.mci.resource_usage import usage_of
+from stateward.domains.mci.resource_usage import users_of
 from stateward.errors import BadInput, UnknownName
 from stateward.plugin.route_options import reads
 from stateward.store.records import Object
@@ -86,13 +86,12 @@ async def _change(request: TumblebugRequest, ns: str, name: str, change: RuleCha
         is_over = await wait_done(request, operation, f"change of the rules of securityGroup {name!r}")
         text = f"The rules of securityGroup {name} {'have been' if is_over else 'are being'} changed"
     after = await request.service.resource(ns, "securityGroup", name)
-    previous, updated = await _views(request, name, before, after)
+    previous, updated = await _views(request, before, after)
     return RulesReply(name, name, True, text, previous, updated)
 
 
-async def _views(request: TumblebugRequest, name: str, *groups: Object) -> list[ResourceView]:
-    usage = await usage_of(request.service.engine.store.reader, groups[0].ns)
-    users = usage.get(("securityGroup", name), ())
+async def _views(request: TumblebugRequest, *groups: Object) -> list[ResourceView]:
+    users = await users_of(request.service.engine.store.reader, groups[0])
     return [resource_view("securityGroup", group, users) for group in groups]
 
 

@@ -28,7 +28,7 @@ from stateward.domains.mci.api.tumblebug_params import ACT, READ, TEXT, normaliz
 from stateward.domains.mci.errors import NoStoredObject, NotByKey
 from stateward.domains.mci.lifecycle import IMAGE, MCI, SPEC, VM
 from stateward.domains.mci.model import RESOURCE_LIFECYCLES, mci_of, network_of, vm_of
-from stateward.domains.mci.resource_usage import usage_of
+from stateward.domains.mci.resource_usage import users_of
 from stateward.domains.mci.tumblebug_keys import older_key, present_key, tumblebug_key
 from stateward.engine import NotFound
 from stateward.engine.queries import list_all
@@ -171,8 +171,8 @@ async def _value_in(request: TumblebugRequest, ns: str, path: list[str]) -> Any:
         case ["resources", "vNet", name, "subnet", subnet]:
             return _with_id(subnet_views(await service.resource(ns, "vNet", name)), ns, subnet)
         case ["resources", word, name] if word in RESOURCE_LIFECYCLES:
-            usage = await usage_of(service.engine.store.reader, ns)
-            return resource_view(word, await service.resource(ns, word, name), usage.get((word, name), ()))
+            resource = await service.resource(ns, word, name)
+            return resource_view(word, resource, await users_of(service.engine.store.reader, resource))
     raise NotFound(ns, "/".join(path))
 
 
