@@ -314,6 +314,56 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
     assert (lost, begun) == ([{"p1", "p2"}], ["x", "p1", "p2", "p3"])
 
 
+async def test_a_spare_is_stopped_whose_predecessor_is_cancelled_before_its_report_is_written(
+    new_store: Callable[[], Store],
+) -> None:
+    """The first has the place, and its report is under way when the second, which has ended too, is cancelled."""
+    plant = Plant()
+    begun, stopped, gates = list[str](), list[str](), {name: asyncio.Event() for name in ("report", "p1", "p2")}
+    async with Engine(new_store(), [plant.pump()], lease_s=3_000.0, prefetch_window_s=GENEROUS) as engine:
+        await engine.set_limits([LaneGroup(GROUP, 1)], [Lane(LANE, GROUP, 1, 0.0, 0.0, 0)])
+        site, worker = Site(engine, plant), engine.worker
+        assert worker is not None
+        await site.ended((await asked(site, "known"))[0])
+        reports = worker._reports
+        run = reports._process
+
+        async def work(job: Job) -> None:
+            begun.append(job.object)
+            try:
+                await gates.get(job.object, gates["p2"]).wait()
+            except asyncio.CancelledError:
+                stopped.append(job.object)
+                raise
+
+        async def hold_first_report(batch: Sequence[ClaimReport]) -> Sequence[bool | Exception]:
+            if any(one.operation.object == "first" for one in batch):
+                await gates["report"].wait()
+            return await run(batch)
+
+        plant.works, reports._process = work, hold_first_report
+        gates["first"] = asyncio.Event()
+        await asked(site, "first", "p1")
+        await until_prefetched(site, "p1")
+        gates["first"].set()
+        await site.until(lambda: "p1" in begun)
+        p2 = (await asked(site, "p2"))[0]
+        await until_prefetched(site, "p2")
+        gates["p1"].set()
+        await site.until(lambda: "p2" in begun)
+        second = next(one for one in worker._running.values() if one.claim.operation.object == "p1")
+        await engine.cancel("ns", second.claim.operation.id)
+        assert second.task is not None
+        await asyncio.wait([second.task])
+        async with asyncio.timeout(30):  # what is checked now has found the first still there
+            while worker._recheck_claims.is_set() or worker._claim_lock.locked():
+                await asyncio.sleep(0.005)
+        gates["report"].set()
+        await site.until(lambda: "p2" in stopped)
+        gates["p2"].set()
+        assert (await site.ended(p2)).status is Status.SUCCEEDED
+
+
 async def test_an_operation_whose_slot_was_released_before_its_handler_returned_starts_no_spare(site: Site) -> None:
     """Its time is up and its handler goes on, so the next one gets its slot; then the handler returns after all."""
     await site.ended((await asked(site, "known"))[0])

@@ -361,10 +361,13 @@ class Worker:
             await self._send_report(running.claim, outcome, steps=steps)
             return
         successor = self._start(*next_claim, predecessors=(work.key, *running.predecessors))
-        if await self._send_report(running.claim, outcome, successor.claim, steps) and not running.predecessors:
+        counts = await self._send_report(running.claim, outcome, successor.claim, steps)
+        if counts and not running.predecessors and self._running.get(successor.claim.work.key) is successor:
             successor.predecessors = ()
         else:
-            self._recheck_claims.set()  # the slot may belong to another worker by now, or still to a predecessor
+            # The slot may belong to another worker by now, or still to a predecessor; or the successor was stopped
+            # before its report of the one that follows it counted.
+            self._recheck_claims.set()
 
     def _with_recipients(self, claim: Claim, retry: Requeue, after: float) -> Requeue:
         """Return a retry that says who learns of its error; the log has each error of a lane at growing intervals."""
