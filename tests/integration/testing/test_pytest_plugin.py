@@ -125,7 +125,8 @@ def run(tmp_path: Path) -> Run:
             "no:schemathesis",
         )  # takes half a second
         words = ["pytest", "-q", "-ra", "--assert=plain", *plugins, *options]  # what is loaded cannot be rewritten
-        command = Command(words, dict(os.environ), str(tmp_path), "pytest")
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        command = Command(words, environ, str(tmp_path), "pytest")
         with (tmp_path / "printed").open("w+b") as printed:
             status = fork_server().start(command, printed, printed).wait()
             printed.seek(0)
