@@ -57,6 +57,14 @@ async def test_removed_objects_are_never_chosen(fleet: Store) -> None:
     assert "vm-0" not in await chosen(fleet, Selector(NS, kind="vm"))
 
 
+async def test_objects_are_chosen_by_the_beginning_of_their_ids(fleet: Store) -> None:
+    await write(fleet, objects=[an_object("vm"), an_object("vn"), an_object("vm\U0010fffe"), an_object("Vm-1")])
+    assert await chosen(fleet, Selector(NS, id_prefix="vm")) == ["vm", "vm-1", "vm-2", "vm-3", "vm\U0010fffe"]
+    assert await chosen(fleet, Selector(NS, "vm", "mci-1", id_prefix="vm-")) == ["vm-1", "vm-3"]
+    assert await chosen(fleet, Selector(NS, states=("Suspended",), id_prefix="vm-")) == ["vm-2"]
+    assert await chosen(fleet, Selector(NS, id_prefix="%")) == []
+
+
 async def test_objects_are_chosen_by_kind(fleet: Store) -> None:
     assert await chosen(fleet, Selector(NS, kind="mci")) == ["mci-1", "mci-2"]
     assert await chosen(fleet, Selector(NS, kind="nothing")) == []

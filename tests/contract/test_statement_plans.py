@@ -132,6 +132,7 @@ WRITES: dict[str, Call] = {
     "share_keys": lambda tx: tx.share_keys(KEYS),
     "namespaces": lambda tx: tx.namespaces(),
     "select": lambda tx: tx.select(Selector(NS, "vm", states=("Failed",))),
+    "select by the beginning of ids": lambda tx: tx.select(Selector(NS, "vm", "p", id_prefix="a")),
     "peek_selected": lambda tx: tx.peek_selected(Selector(NS, parent=("p", "q"))),
     "count_selected": lambda tx: tx.count_selected(Selector(NS, parent="p")),
     "operations": lambda tx: tx.operations(KEYS),

@@ -404,5 +404,7 @@ def _is_selected(record: Object, chosen: Selector) -> bool:
         return False
     if chosen.ids is not None and record.id not in chosen.ids:
         return False
+    if chosen.id_prefix is not None and not record.id.startswith(chosen.id_prefix):
+        return False
     labels = msgspec.json.decode(record.labels) if chosen.labels else {}
     return all(labels.get(name) == value for name, value in chosen.labels)

@@ -23,6 +23,15 @@ class Selector(Struct, frozen=True):
     labels: tuple[tuple[str, str], ...] = ()
     name_like: str | None = None  # a part of the id, case-insensitive
     ids: tuple[str, ...] | None = None
+    id_prefix: str | None = None
+
+    @property
+    def id_end(self) -> str:
+        """A text behind all ids that begin with the prefix."""
+        return f"{self.id_prefix or ''}{LAST}"
+
+
+LAST = "\U0010ffff"
 
 
 class GroupColumn(StrEnum):
@@ -96,7 +105,7 @@ class SearchText(Struct, frozen=True):
     @property
     def end(self) -> str:
         """A text behind all that begin with the searched one."""
-        return self.text + "\U0010ffff"
+        return self.text + LAST
 
 
 class JournalFilter(Struct, frozen=True):

@@ -82,6 +82,7 @@ KINDS = [
     "systems.node",
     "systems.instance",
     "systems.address",
+    "systems.usage",
 ]
 
 

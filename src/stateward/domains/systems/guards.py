@@ -26,7 +26,7 @@ from stateward.domains.systems.errors import (
 from stateward.domains.systems.instance_limits import check_instances, usage_keys
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec
-from stateward.domains.systems.object_ids import job_id, secret_id, secret_name, service_id, system_of
+from stateward.domains.systems.object_ids import job_id, pool_id, secret_id, secret_name, service_id, system_of
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import LockRequest, NotFound, Request
 from stateward.engine.kind_types import require_known_fields
@@ -155,7 +155,9 @@ def check_logins(settings: SystemsSettings, ns: str, picture: DesiredTree) -> No
 async def require_no_protected_part(uow: UnitOfWork, action: str, system: Key, change: ChangeSpec) -> None:
     """Refuse a deploy or a teardown that would remove a protected service, job or node pool, or a run of a job."""
     top = parse_path(change.path)
-    below = {SERVICE.kind: service_id(system.id, top), JOB.kind: job_id(system.id, top)} if top != ROOT else {}
+    below = {NODEPOOL.kind: pool_id(system.id, "")}
+    if top != ROOT:
+        below |= {SERVICE.kind: service_id(system.id, top), JOB.kind: job_id(system.id, top)}
     for kind in (SERVICE.kind, JOB.kind, NODEPOOL.kind):
         present = await uow.select(Selector(system.ns, kind, system.id, id_prefix=below.get(kind)))
         leaving = list(leaving_parts(system.id, change, present))

@@ -44,6 +44,8 @@ def where_objects(selector: Selector) -> PostgresWhere:
         where.add("o.labels::json ->> ?::text = ?", name, value)
     where.add_given('position(lower(? COLLATE "C") IN lower(o.id)) > 0', selector.name_like)
     where.add_given("o.id = ANY (?::text[])", selector.ids)
+    if selector.id_prefix is not None:
+        where.add("o.id >= ? AND o.id < ?", selector.id_prefix, selector.id_end)
     return where
 
 

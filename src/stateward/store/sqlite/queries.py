@@ -25,6 +25,8 @@ def indexed_table(selector: filters.Selector) -> str:
     """Return the table with the index for a selector; by itself, SQLite prefers the index that avoids a sort."""
     if selector.states == () or selector.ids is not None:
         return "objects"  # no state matches nothing; INDEXED BY would fail if the index cannot be used
+    if selector.id_prefix is not None:
+        return "objects INDEXED BY sqlite_autoindex_objects_1"  # the primary key
     if selector.parent is not None:
         return "objects INDEXED BY objects_by_parent"
     return "objects" if selector.kind is None else "objects INDEXED BY objects_by_state"
@@ -66,6 +68,8 @@ def where_objects(selector: filters.Selector, state: str | None = None) -> filte
         where.add("id LIKE ? ESCAPE '\\'", like_pattern(selector.name_like))
     if selector.ids is not None:
         where.add("id IN (SELECT value FROM json_each(?))", encode(selector.ids).decode())
+    if selector.id_prefix is not None:
+        where.add("id >= ? AND id < ?", selector.id_prefix, selector.id_end)
     return where
 
 
