@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from stateward.domains.systems.backends.local import LocalBackend
@@ -130,5 +130,6 @@ def kill_marked(folder: Path) -> list[int]:
                 continue
             if marked and is_alive(int(entry.name)):
                 found.append(int(entry.name))
-                os.kill(int(entry.name), signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it may end by itself just now
+                    os.kill(int(entry.name), signal.SIGKILL)
     return found

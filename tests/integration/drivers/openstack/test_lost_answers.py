@@ -20,6 +20,7 @@ from tests.integration.drivers.openstack.conftest import MakeDriver
 from tests.integration.drivers.openstack.nova_server import NovaClient
 from tests.integration.drivers.openstack.nova_worlds import (
     IMAGE,
+    PAUSE_S,
     create_machines,
     new_machine_specs,
     wait_for_state,
@@ -73,15 +74,17 @@ def test_a_create_without_an_answer_settles_with_time_or_with_an_answer() -> Non
 
 
 async def test_where_another_process_was_first_its_machine_stays_and_ours_goes(
-    driver: OpenStackDriver, proxy: BreakingProxy, nova: NovaClient
+    make: MakeDriver, proxy: BreakingProxy, nova: NovaClient
 ) -> None:
-    (want,) = new_machine_specs(1)
+    driver, (want,) = make(read_timeout="600"), new_machine_specs(1)
     server = {"name": "first", "flavorRef": "1", "imageRef": IMAGE, "networks": "none"}
     document = {"server": {**server, "metadata": {"stateward:key": want.key}}}
     first: list[str] = []
 
     def be_first() -> None:
         first.append(nova.send("POST", "/compute/v2.1/servers", document).json()["server"]["id"])
+        while nova.get(f"/compute/v2.1/servers/{first[0]}")["server"]["status"] == "BUILD":
+            sleep(PAUSE_S)  # the time of its creation changes when it reaches its cell
         sleep(1.0)  # real time: the times of servers have whole seconds
 
     proxy.lose(BreakKind.LATE, CREATE, meanwhile=be_first)
