@@ -45,7 +45,7 @@ class Area(NamedTuple):
 
 
 STORE = ("unit/store", "contract/test_[!s]*.py", "contract/test_s[!q]*.py")
-ACCESS = ("access", "sessions", "quotas", "authentication", "last_administrator", "cross_origin")
+ACCESS = ("access", "sessions", "quotas", "authentication", "last_administrator", "cross_origin", "kinds")
 AREAS = {
     "locks": Area("locks/*.py", ("unit/locks", "unit/engine/test_row_locks.py")),
     "access": Area("access/*.py", tuple(f"integration/server/test_{one}.py" for one in ACCESS)),

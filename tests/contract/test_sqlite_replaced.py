@@ -16,7 +16,7 @@ import pytest
 from stateward.server.store_backup import back_up
 from stateward.store import ALL_TOPICS, Changes, Selector, Topic, Tx
 from stateward.store.errors import DatabaseReplaced, Unavailable
-from stateward.store.sqlite import SqliteStore
+from stateward.store.sqlite import SqliteStore, writer
 from stateward.store.sqlite.connections import SqliteSettings
 from stateward.store.sqlite.readers import ReaderPool
 from stateward.store.sqlite.shared_file import ExternalChanges, FileIdentity
@@ -184,6 +184,41 @@ async def test_a_copy_that_is_put_in_the_place_of_the_database_is_not_damaged_by
         assert await restarted.reader.count_states(Selector(NS)) == {("vm", "Running"): 1}
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_the_log_of_a_replaced_database_is_emptied_after_its_readers_have_ended(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "EMPTY_WAL_TIMEOUT_S", 60.0)
+    async with opened(path) as store:
+        await write(store, objects=[an_object("before")])
+        with closing(_connected(path)) as reader, closing(_connected(path)) as other:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM objects").fetchone()
+            ear = TopicRecorder(store)
+            rename_over(path)
+            noticed = asyncio.ensure_future(ear.hears(Topic.WORK))
+            while not (noticed.done() or _is_locked(other)):
+                await asyncio.sleep(0)
+            reader.execute("ROLLBACK")
+            await noticed
+            with pytest.raises(DatabaseReplaced):
+                await write(store, objects=[an_object("lost")])
+        assert beside(path, "-wal").stat().st_size == 0
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=0, isolation_level=None)
+
+
+def _is_locked(connection: sqlite3.Connection) -> bool:
+    """Return whether somebody writes, or waits for readers to end."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    connection.execute("ROLLBACK")
+    return False
 
 
 async def test_a_database_that_is_moved_away_is_complete_without_its_log(path: Path) -> None:
