@@ -261,6 +261,23 @@ async def test_a_call_that_never_ends_is_not_waited_for_without_end(
     assert (jobs[0].is_calling, jobs[0].is_ending) == (True, True)
 
 
+async def test_a_job_is_calling_exactly_while_a_call_has_no_answer(site: Site) -> None:
+    await site.built("p1")
+    seen: list[bool] = []
+
+    async def works(job: Job) -> None:
+        async def ask() -> None:
+            seen.append(job.is_calling)
+
+        seen.append(job.is_calling)
+        await job.call(ask())
+        seen.append(job.is_calling)
+
+    site.plant.works = works
+    await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert seen == [False, True, False]
+
+
 async def test_provider_calls_are_stored_with_what_is_written_anyway(site: Site) -> None:
     await site.built("p1")
     asked = 0
