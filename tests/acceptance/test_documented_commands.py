@@ -20,6 +20,7 @@ ELSEWHERE = (
     "make test",
     "make check",
     "make prove",
+    "make pairs",
     "make bench",
     "make simulate",
     "make chaos",

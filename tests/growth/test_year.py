@@ -1,7 +1,7 @@
 """A year in an hour: what a server takes up depends on what exists, and not on what has been.
 
 A server lives in virtual time under a steady load, and is measured twice at rest, early and late. What has grown must
-be in `GROWS`, with its reason. `make year` and `make prove` run it.
+be in `GROWS`, with its reason. `make year` runs it.
 """
 
 import os

@@ -1,5 +1,9 @@
-"""Pairs of actions of each domain, on two servers with one store: no order of their awaits breaks a rule."""
+"""Pairs of actions of each domain, on two servers with one store: no order of their awaits breaks a rule.
 
+The suite walks some pairs, and `make pairs` walks all of them at `POINTS` awaits each.
+"""
+
+import os
 from itertools import product
 from random import Random
 
@@ -9,7 +13,7 @@ from stateward.errors import BadInput
 from tests.simulation.domains import CASES
 from tests.simulation.pairs import explore_pair
 
-SHORT_POINTS, POINTS = 2, 20
+SHORT_POINTS, POINTS = 2, int(os.environ.get("POINTS", "4"))
 SHORT = [(name, *pair) for name, case in CASES.items() for pair in case.pairs]
 
 
