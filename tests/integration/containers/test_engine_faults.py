@@ -212,6 +212,14 @@ def test_an_address_that_is_none_or_not_safe_is_refused(address: str) -> None:
         EngineClient(address)
 
 
+async def test_a_closed_client_sends_no_further_call() -> None:
+    client = EngineClient("unix:///nowhere/engine.sock")
+    await client.close()
+    with pytest.raises(EngineUnavailable, match="the client is closed") as unanswered:
+        await client.list_containers()
+    assert not unanswered.value.sent
+
+
 def test_certificates_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         EngineClient("tcp://192.0.2.1:2376", EngineTls(str(tmp_path / "nothing.pem")))
