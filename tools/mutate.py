@@ -21,6 +21,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("src", "stateward")
 AROUND = 10
 """How many other names one counts for that is declared around the change."""
+
+FIRST = 4
+"""How many files run before the others are even collected: most mutants are noticed by one of them."""
 
 NO_TESTS = 5
 """The exit code of a pytest that has found no tests."""
@@ -105,8 +109,8 @@ def main() -> None:
         shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
         for area in chosen.areas or AREAS:
             for mutant in _sample(copy, area, chosen.count, chosen.seed):
-                tests = _nearest(mutant, copy, chosen.files)
-                for only in AREAS[area].only:
+                files = _nearest(mutant, copy, chosen.files)
+                for only, tests in product(AREAS[area].only, filter(None, (files[:FIRST], files[FIRST:]))):
                     verdict, by = _try(mutant, copy, ("-k", only, *tests), chosen.timeout)
                     if verdict != "SURVIVED":
                         break
