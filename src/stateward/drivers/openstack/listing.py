@@ -2,8 +2,8 @@
 
 Nova cannot filter by metadata, so one listing of the project serves all keys. A full listing is the only one from which
 absence follows. A listing of changes (`changes-since`) is used for what it alone shows: servers that were deleted not
-long ago. It proves no absence, because it hides the servers of a cell that is down, and those that were deleted before
-they had reached a cell.
+long ago. It proves no absence, because it hides the servers of a cell that is down, those that were deleted before they
+had reached a cell, and those that have reached one and have not been changed there yet.
 
 The pages of a full listing prove absence only with care:
 
@@ -81,9 +81,19 @@ class ServerLister:
         return pages.of_keys(keys)
 
     async def list_changes(self, since: datetime, keys: Collection[str]) -> ServerListing:
-        """List the machines with some keys that were created, changed or deleted after a time of the cloud's clock."""
+        """List the machines with some keys that were changed or deleted after a time of the cloud's clock."""
         moment = (since - CLOCK_MARGIN).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return (await self._read_pages({"changes-since": moment})).of_keys(keys)
+
+    async def list_new(self, since: datetime, keys: Collection[str]) -> ServerListing:
+        """List the machines with some keys that were created after a time of the cloud's clock.
+
+        They are being built, and have not been changed; or they have, before the second listing begins.
+        """
+        building = (await self._read_pages({"status": "BUILD"})).of_keys(keys)
+        changed = await self.list_changes(since, keys)
+        latest = {machine.native_id: machine for machine in (*building.machines, *changed.machines)}
+        return ServerListing(list(latest.values()), building.failed or changed.failed)
 
     async def _read_pages(self, params: Mapping[str, str]) -> ServerPages:
         """Read pages up to the last one, or up to a failure."""

@@ -7,8 +7,8 @@ second server:
 - another call of this process for the same key: calls for one key wait for each other;
 - a create without an answer, which Nova may still be working on and show later: for a settle time no other create of
   its key is sent, unless a listing shows the server;
-- another process that was taken for dead: after a create, a listing of what has changed since the search shows its
-  server. The older server stays, and the driver deletes the one that it has just made.
+- another process that was taken for dead: after a create, a listing of what is new since the search shows its server.
+  The older server stays, and the driver deletes the one that it has just made.
 
 Nova refuses an action in a wrong state with 409. The text names the state, but not whether the action is done already.
 So after a 409 the state of the server decides: done, another way to do it, or a conflict.
@@ -187,7 +187,7 @@ class OpenStackMachines(machines.CloudMachines):
         self, accepted: Mapping[str, port.CallAccepted], since: datetime
     ) -> dict[str, port.Outcome]:
         """Delete the servers that were just made, where another process has made an older one; returns the outcomes."""
-        seen = await self._lister.list_changes(since, accepted)
+        seen = await self._lister.list_new(since, accepted)
         lost: dict[str, port.Outcome] = {}
         for key, outcome in accepted.items():
             first = _first([machine for machine in seen.machines if machine.key == key], outcome.native_id)

@@ -6,9 +6,9 @@ manager, its database code on SQLite, and Placement. Stand-ins are the hyperviso
 and runs nothing), the message bus (in memory), Glance and Cinder (Nova's fixtures), Keystone and Neutron (ours).
 
 The metadata of a server can hold it up or break its hypervisor. While the file that an item names exists, the server
-is not scheduled (`fake_hold_scheduler`), or is in its cell but still counts as not scheduled (`fake_hold_cell`), or no
-call of its hypervisor goes on (`fake_hold`). `fake_fail` names the calls that fail (`spawn`, `pause`, ...). The program
-prints `READY URL`, and ends on SIGTERM.
+is not scheduled (`fake_hold_scheduler`), or is in its cell but still counts as not scheduled (`fake_hold_cell`), or its
+host does not know of it (`fake_hold_host`), or no call of its hypervisor goes on (`fake_hold`). `fake_fail` names the
+calls that fail (`spawn`, `pause`, ...). The program prints `READY URL`, and ends on SIGTERM.
 """
 
 import json
@@ -248,7 +248,8 @@ class NovaProcess(test.TestCase):  # type: ignore[misc]
 
         def held_destroy(build_request: Any) -> Any:
             _wait_while_held(build_request.instance, "fake_hold_cell")
-            return destroy(build_request)
+            destroy(build_request)
+            _wait_while_held(build_request.instance, "fake_hold_host")
 
         self.stub_out("nova.conductor.manager.ComputeTaskManager.schedule_and_build_instances", held_schedule)
         self.stub_out("nova.objects.build_request.BuildRequest.destroy", held_destroy)

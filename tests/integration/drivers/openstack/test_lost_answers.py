@@ -1,5 +1,6 @@
 """Answers and requests that are lost: each machine is made once, whatever is repeated, and by whomever."""
 
+from pathlib import Path
 from time import sleep
 
 import pytest
@@ -74,22 +75,43 @@ def test_a_create_without_an_answer_settles_with_time_or_with_an_answer() -> Non
 
 
 async def test_where_another_process_was_first_its_machine_stays_and_ours_goes(
-    make: MakeDriver, proxy: BreakingProxy, nova: NovaClient
+    driver: OpenStackDriver, proxy: BreakingProxy, nova: NovaClient
 ) -> None:
-    driver, (want,) = make(read_timeout="600"), new_machine_specs(1)
+    (want,) = new_machine_specs(1)
     server = {"name": "first", "flavorRef": "1", "imageRef": IMAGE, "networks": "none"}
     document = {"server": {**server, "metadata": {"stateward:key": want.key}}}
     first: list[str] = []
 
     def be_first() -> None:
         first.append(nova.send("POST", "/compute/v2.1/servers", document).json()["server"]["id"])
-        while nova.get(f"/compute/v2.1/servers/{first[0]}")["server"]["status"] == "BUILD":
-            sleep(PAUSE_S)  # the time of its creation changes when it reaches its cell
         sleep(1.0)  # real time: the times of servers have whole seconds
 
     proxy.lose(BreakKind.LATE, CREATE, meanwhile=be_first)
     (outcome,) = await driver.create([want])
     assert outcome == AlreadyDone(want.key, first[0])
+    assert [one.native_id for one in await wait_for_state(driver, [want.key])] == first
+
+
+async def test_the_machine_of_another_process_is_found_before_its_host_has_begun_to_build_it(
+    make: MakeDriver, proxy: BreakingProxy, nova: NovaClient, hold: Path
+) -> None:
+    driver, (want,) = make(read_timeout="600"), new_machine_specs(1)
+    server = {"name": "first", "flavorRef": "1", "imageRef": IMAGE, "networks": "none"}
+    document = {"server": {**server, "metadata": {"stateward:key": want.key, "fake_hold_host": str(hold)}}}
+    hold.touch()
+    first: list[str] = []
+
+    def be_first() -> None:
+        first.append(nova.send("POST", "/compute/v2.1/servers", document).json()["server"]["id"])
+        since = {"changes-since": "2000-01-01T00:00:00Z"}
+        while nova.get("/compute/v2.1/servers/detail", **since)["servers"]:  # it is in no cell yet
+            sleep(PAUSE_S)
+        sleep(1.0)  # real time: the times of servers have whole seconds
+
+    proxy.lose(BreakKind.LATE, CREATE, meanwhile=be_first)
+    (outcome,) = await driver.create([want])
+    assert outcome == AlreadyDone(want.key, first[0])
+    hold.unlink()
     assert [one.native_id for one in await wait_for_state(driver, [want.key])] == first
 
 
