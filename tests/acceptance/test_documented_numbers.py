@@ -18,6 +18,7 @@ from stateward.agents import agent_requests, connection, messages
 from stateward.aio import coalescer
 from stateward.config import describe
 from stateward.domains.edge import model as edge_model
+from stateward.domains.edge.agents import connections as edge_connections
 from stateward.domains.edge.agents import controller_lease
 from stateward.domains.leases import host_service
 from stateward.domains.mci.control import reconciler
@@ -87,6 +88,8 @@ CLAIMS = [
     ("docs/edge.md", "An agent works on {} such requests", agent_requests.MAX_WAITING),
     ("docs/edge.md", "Each has a lease ({} s)", controller_lease.CONTROLLER_LEASE_S),
     ("docs/edge.md", "names the first {} of them", edge_model.MAX_LISTED_ORPHANS),
+    ("docs/edge.md", "the names of the first {} things", edge_model.MAX_LISTED_THINGS),
+    ("docs/edge.md", "shows up to {} held agents", edge_connections.MAX_HELD_AGENTS),
     ("docs/leases.md", "the name of a property has at most {} characters", host_service.MAX_KEY_LENGTH),
     *(
         ("docs/mci.md", f"| {name} | {limit.regions} | {{}} |", limit.vms)

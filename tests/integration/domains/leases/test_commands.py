@@ -169,6 +169,13 @@ def test_a_lease_is_ended_at_once_and_its_history_tells_of_all_its_parts(cli: Le
         assert told in shown
 
 
+def test_a_lease_is_not_ended_before_its_start_and_its_deletion_frees_its_hosts(cli: LeaseCliServer) -> None:
+    cli.done("create", "early", "--start", "2030-01-31 22:00", "--end", "8h")
+    refused = cli.run("end", "early")
+    assert (refused.exit_code, "the lease is PENDING, so delete it" in refused.output) == (2, True), refused.output
+    cli.done("delete", "early", "--yes")
+
+
 def test_a_host_that_fails_is_replaced_and_comes_back(cli: LeaseCliServer) -> None:
     cli.done("create", "robust", "--end", "2h")
     cli.becomes("robust", "ACTIVE")
