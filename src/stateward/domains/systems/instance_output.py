@@ -35,7 +35,7 @@ async def require_instance(backend: Backend, ref: ServiceRef, instance: str | No
     if instance is None:
         return
     present, logged = await backend.instances(ref), await backend.logs(ref, None, None, 1)
-    known = dict.fromkeys([*(one.name for one in present), *(one.instance for one in logged)])
+    known = dict.fromkeys([*(seen.name for seen in present), *(excerpt.instance for excerpt in logged)])
     if instance not in known:
         raise UnknownName("instance", instance, known)
 
