@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from stateward.store.postgres.connections import READER_SETTINGS, ConnectionPool
+from stateward.store.postgres.tx import PostgresTx
 from stateward.store.sqlite import connections
 
 STEPS = 20
@@ -54,7 +55,7 @@ class SqliteMeter:
 
 
 class PostgresMeter:
-    """Runs the statements of a call once more, explained, and counts the blocks that they look at."""
+    """Runs the reads of a call, also in transactions, once more, explained, and counts the blocks that they look at."""
 
     slack = 100
 
@@ -67,12 +68,20 @@ class PostgresMeter:
             self._run.append((sql, values))
             return await fetch(pool, sql, *values)
 
+        execute = PostgresTx._execute
+
+        async def recorded_in_tx(tx: PostgresTx, sql: str, *values: object) -> list[Any]:
+            if sql.lstrip().startswith("SELECT"):
+                self._run.append((sql, values))
+            return await execute(tx, sql, *values)
+
         patch.setattr(ConnectionPool, "fetch", recorded)
+        patch.setattr(PostgresTx, "_execute", recorded_in_tx)
 
     async def cost(self, call: Callable[[], Awaitable[object]]) -> int:
         self._run.clear()
         await call()
-        settings = {**READER_SETTINGS, "search_path": "stateward"}
+        settings = {**READER_SETTINGS, "search_path": "stateward", "default_transaction_read_only": "off"}
         connection = await asyncpg.connect(self._dsn, server_settings=settings)
         try:
             return sum([await _blocks(connection, sql, values) for sql, values in list(self._run)])

@@ -24,7 +24,7 @@ from stateward.server.routes import operation_routes
 from stateward.server.run import ServerApplication, prepare_application
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter, Page, Selector
-from tests.growth.filled import bytes_per_row, fill, run_sql
+from tests.growth.filled import OBJECT, bytes_per_row, fill, run_sql
 from tests.growth.meters import Meter, PostgresMeter, SqliteMeter
 from tests.integration.server.server_harness import open_server
 from tests.long_forms import in_long_form
@@ -49,6 +49,8 @@ FILTERS = {
 
 MOST_AT_ONCE = 10_000
 """The size above which what grows, and has its reason, is no longer asked for: an answer would take hours."""
+
+DRY_RUN = {"X-Stateward-Dry-Run": "1"}
 
 ROWS = 40
 """How many rows a page of a filtered list looks at: fewer than there are."""
@@ -75,6 +77,10 @@ GROWS = {
             "/tumblebug/provisioning/risk/none",
         ),
         "compares all VMs with the lists of all providers": ("/api/v1/mci/orphans",),
+        "chooses among all enabled nodes of the namespace, and locks them": ("a machine",),
+        "reads the services and jobs of the namespace, to show which of them use the secrets": (
+            f"/api/v1/systems/{NS}/-/secrets",
+        ),
         "looks at each node of the namespace for orphans": (f"/api/v1/ovc/{NS}/healing",),
         "PostgreSQL walks a whole index of operations that are few; with 60,000 it doesn't": (
             f"/api/v1/ns/{NS}/operations?limit=10&who=nobody",
@@ -103,7 +109,8 @@ def test_no_request_costs_more_in_a_larger_deployment(
 
 async def costs(stored: Stored, size: int, patch: pytest.MonkeyPatch) -> dict[str, int]:
     """Fill a deployment, and return what its start, each request made again, and an action cost."""
-    paths = await paths_of(stored)
+    await add_market(stored)
+    paths, actions = await paths_of(stored), await actions_of(stored)
     await fill(stored, size)
     sys.stdout.write(f"{stored.folder.name} objects: {await bytes_per_row(stored)} bytes a row\n")
     with patch.context() as patched:
@@ -115,6 +122,16 @@ async def costs(stored: Stored, size: int, patch: pytest.MonkeyPatch) -> dict[st
             for path in paths if size <= MOST_AT_ONCE else (path for path in paths if path not in GROWS):
                 assert (await client.get(path)).status_code < 500, path
                 found[path] = await meter.cost(lambda path=path: client.get(path))  # type: ignore[misc]
+            app = await client.put(f"/api/v1/edge/ns/{NS}/apps/new", json={"command": "true"})
+            assert app.status_code < 300, app.text
+            deploy = await client.post(f"/api/v1/systems/{NS}/market/deploys", json=deploy_body("/first"))
+            assert deploy.status_code == 202, deploy.text  # it counts the instances of the namespace; others do not
+            for what, (path, body) in actions.items():
+                decided = partial(client.post, path, json=body, headers={} if path.endswith("/plan") else DRY_RUN)
+                answer = await decided()
+                assert answer.status_code < 300, f"{what}: {answer.text}"
+                assert '"problem":{' not in answer.text, answer.text
+                found[what] = await meter.cost(decided)
         await run_sql(
             stored, "DELETE FROM timers"
         )  # the next server doesn't know their kinds, and would pass over them all
@@ -159,6 +176,45 @@ async def paths_of(stored: Stored) -> list[str]:
         routes = [one for one in parts.app.routes if isinstance(one, HTTPRoute) and "GET" in one.methods]
         named |= {"ns": [NS], "id": [objects["mci.vm"]], "op": [entry.op or "none"]}
         return [path for route in routes for path in filled_paths(route, named)]
+
+
+async def add_market(stored: Stored) -> None:
+    """Add a system with a service, at rest: the shop of the stored database has none yet."""
+    for id_, kind, parent, spec in (
+        ("market", "systems.system", "NULL", '{"backend":"simulated"}'),
+        ("market:api", "systems.service", "'market'", '{"service":{"command":["api"]},"revision":"1","deploy":"d"}'),
+    ):
+        values = {"id": f"'{id_}'", "queue": f"'{id_}'", "kind": f"'{kind}'", "parent": parent, "spec": f"'{spec}'"}
+        chosen = ", ".join(values.get(name, name) for name in OBJECT.split(", "))
+        await run_sql(stored, f"INSERT INTO objects ({OBJECT}) SELECT {chosen} FROM objects WHERE id = 'shop'")
+
+
+def deploy_body(path: str) -> dict[str, object]:
+    """Return the request to deploy a service."""
+    return {"path": path, "definition": "{command: [serve]}"}
+
+
+async def actions_of(stored: Stored) -> dict[str, tuple[str, dict[str, object]]]:
+    """Return the actions that are decided, but not carried out: their paths and bodies."""
+    async with opened(stored) as parts:
+        at_rest = await parts.engine.store.reader.list_objects(Selector(NS), Page(None, 1_000))
+    ids = {one.kind: one.id for one in at_rest if one.op is None}
+    host = {"resource_type": "physical:host", "min": 1, "max": 1}
+    lease = {"start_date": "2100-01-01 00:00", "end_date": "2100-01-02 00:00", "reservations": [host]}
+    machine: dict[str, object] = {"name": "new", "cloudspace": ids["ovc.cloudspace"], "image": ids["ovc.image"]}
+    cluster = f"/api/v1/edge/ns/{NS}/cloudlets/{ids['edge.cloudlet']}/clusterinsts"
+    plans: dict[str, tuple[str, dict[str, object]]] = {
+        f"a {action} of {kind}": (f"/api/v1/ns/{NS}/plan", {"requests": [{"object": ids[kind], "action": action}]})
+        for kind, action in (("mci.vm", "suspend"), ("ovc.vm", "stop"), ("leases.lease", "delete"))
+    }
+    return {
+        "a deploy": (f"/api/v1/systems/{NS}/market/deploys", deploy_body("/second")),
+        "a lease": (f"/ns/{NS}/blazar/v1/leases", {"name": "new", **lease}),
+        "a cluster": (cluster, {"name": "new", "nodes": 1}),
+        "an app": (f"{cluster}/autocluster-new/appinsts", {"app": "new"}),
+        "a machine": (f"/api/v1/ovc/{NS}/machines", machine),
+        **plans,
+    }
 
 
 def filled_paths(route: HTTPRoute, named: Mapping[str, Sequence[str]]) -> Iterator[str]:
