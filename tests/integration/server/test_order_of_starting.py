@@ -17,6 +17,8 @@ from stateward.plugin.runtime import DomainRuntime
 from stateward.server import run
 from stateward.server.run import engine_of, running_worker
 from stateward.server.telemetry.traces import NoTraces
+from stateward.store import open_store
+from stateward.store.errors import Unavailable
 from stateward.store.records import Status
 
 
@@ -94,3 +96,41 @@ async def test_the_server_answers_before_its_worker_resumes_operations(
     async with asyncio.timeout(60):
         await run.serve(config, lambda _: None)
     assert answers == [200]
+
+
+@pytest.mark.parametrize("program", ["server", "worker"])
+async def test_a_process_whose_database_goes_away_while_it_starts_begins_again(
+    program: str, tmp_path: Path, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(postgres_dsn, migrate=True)
+    await store.open()
+    await store.close()
+    config = Config(data=str(tmp_path), database=postgres_dsn, only="leases", port=0)
+    opened, closed, started = list[Engine](), list[Engine](), list[object]()
+    open_engine, close_engine = Engine.open, Engine.close
+
+    async def open_or_lose(engine: Engine) -> None:
+        await open_engine(engine)
+        opened.append(engine)
+
+    async def note_close(engine: Engine) -> None:
+        closed.append(engine)
+        await close_engine(engine)
+
+    @asynccontextmanager
+    async def lose_first(*_: object) -> AsyncIterator[None]:
+        if len(opened) == 1:
+            raise Unavailable("the connection was lost")
+        yield
+
+    def note_start(about: object) -> None:
+        started.append(about)
+        assert closed == opened[:1]
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(Engine, "open", open_or_lose)
+    monkeypatch.setattr(Engine, "close", note_close)
+    monkeypatch.setattr(run, "prune_hourly", lose_first)
+    async with asyncio.timeout(60):
+        await (run.serve(config, note_start) if program == "server" else run.work(config, note_start))
+    assert (len(opened), len(closed), len(started)) == (2, 2, 1)
