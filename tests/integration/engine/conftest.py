@@ -9,7 +9,6 @@ import pytest
 from stateward.engine import Accepted, Engine, OperationSnapshot
 from stateward.store.port import Store
 from tests.integration.engine.pump_kinds import PUMP, Plant
-from tests.stores import fresh_store
 
 
 class Site:
@@ -36,17 +35,6 @@ class Site:
         async with asyncio.timeout(30):
             while not condition():
                 await asyncio.sleep(0.005)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def new_store(store_name: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return how to open one and the same fresh database, as often as wanted."""
-    return fresh_store(store_name, request)
 
 
 @pytest.fixture

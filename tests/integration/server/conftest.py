@@ -1,9 +1,12 @@
-"""The fixture `harness`: the application on an engine in memory, with sample kinds and a token for every role."""
+"""The application with sample kinds and a token for every role: in memory, on both stores, and on a real port."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
+from stateward.store.port import Store
+from tests.integration.server.live_server import LiveServer, open_live_server
 from tests.integration.server.server_harness import ServerHarness, open_server
 from tests.servers import PostgresServer
 
@@ -25,4 +28,18 @@ own_database = pytest.fixture(_database, params=STORES)
 @pytest.fixture
 async def harness() -> AsyncIterator[ServerHarness]:
     async with open_server() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def site(new_store: Callable[[], Store]) -> AsyncIterator[ServerHarness]:
+    """The application, on both stores."""
+    async with open_server(new_store()) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
+    """The application on a real port."""
+    async with open_live_server(tmp_path) as opened:
         yield opened

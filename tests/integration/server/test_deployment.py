@@ -19,12 +19,6 @@ from tests.stores import fresh_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
-    async with open_server(fresh_store(request.param, request)()) as opened:
-        yield opened
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
 async def idle_site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
     """Give a test a harness in which nobody works."""
     async with open_server(fresh_store(request.param, request)(), works=False) as opened:

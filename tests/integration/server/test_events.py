@@ -1,7 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 import httpx
@@ -10,7 +9,7 @@ import pytest
 
 from stateward.access import Role
 from stateward.server.live import feeds
-from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server, until
+from tests.integration.server.live_server import PATIENT, LiveServer, until
 
 VM = "mci.vm"
 
@@ -21,12 +20,6 @@ class Event(NamedTuple):
     name: str
     data: dict[str, object]
     id: int | None
-
-
-@pytest.fixture
-async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
-    async with open_live_server(tmp_path) as opened:
-        yield opened
 
 
 async def events(answer: httpx.Response) -> AsyncIterator[Event]:

@@ -1,7 +1,6 @@
 """Idempotency keys are the caller's, and one key has one verdict, accepted or refused; on both stores."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,17 +18,10 @@ from stateward.store.records import Key, Object
 from tests.integration.engine.pump_kinds import PUMP as PUMPS
 from tests.integration.engine.pump_kinds import STATION
 from tests.integration.server.full_server import open_full_server
-from tests.integration.server.server_harness import NS, Answer, ServerHarness, open_server
+from tests.integration.server.server_harness import NS, Answer, ServerHarness
 from tests.integration.server.test_full_server import made
-from tests.stores import fresh_store
 
 PUMP = f"/ns/{NS}/objects/p1/actions/pump"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
-    async with open_server(fresh_store(request.param, request)()) as opened:
-        yield opened
 
 
 def key(text: str) -> dict[str, Any]:

@@ -1,20 +1,12 @@
 """The last token that administers everything cannot be revoked, not even if two requests revoke the last two."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from stateward.access import Role
 from stateward.access.tokens import LastAdministrator
-from tests.integration.server.server_harness import NS, Answer, ServerHarness, open_server
-from tests.stores import fresh_store
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
-    async with open_server(fresh_store(request.param, request)()) as opened:
-        yield opened
+from tests.integration.server.server_harness import NS, Answer, ServerHarness
 
 
 def id_of(text: str) -> str:

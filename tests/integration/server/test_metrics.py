@@ -1,5 +1,3 @@
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,15 +7,9 @@ from stateward.access import Role
 from stateward.server.telemetry import prometheus_metrics
 from stateward.store.errors import Unavailable
 from stateward.store.records import Lane, LaneGroup
-from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server, until
+from tests.integration.server.live_server import PATIENT, LiveServer, until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-@pytest.fixture
-async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
-    async with open_live_server(tmp_path) as opened:
-        yield opened
 
 
 async def text(live_server: LiveServer, token: str | None = None) -> str:

@@ -23,7 +23,7 @@ from stateward.store.records import Key
 from stateward.store.sqlite import SqliteStore
 from tests.contract.samples import a_key_record, an_entry, an_object, an_operation
 from tests.contract.store_calls import write
-from tests.integration.server.live_server import LiveServer, open_live_server, said
+from tests.integration.server.live_server import LiveServer, said
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
 DAY = 86_400
@@ -128,12 +128,6 @@ async def test_the_administrator_stands_in_the_journal(aged_server: ServerHarnes
 
 
 # --- the stream ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
-    async with open_live_server(tmp_path) as opened_one:
-        yield opened_one
 
 
 async def test_a_reader_from_behind_the_horizon_gets_a_snapshot_and_is_told_of_the_gap(live_server: LiveServer) -> None:

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -22,20 +21,13 @@ from stateward.server.app import BASE
 from stateward.server.auth.authenticator import TOKEN_CACHE_S
 from stateward.server.auth.session_cookie import require_own_page
 from stateward.server.errors import Forbidden
-from tests.integration.server.live_server import LiveServer, open_live_server, said
+from tests.integration.server.live_server import LiveServer, said
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
-from tests.stores import fresh_store
 
 PAGE = {"X-Stateward-Request": "1", "Origin": "http://test"}
 """The headers of the console's own requests, over plain HTTP."""
 
 PUMP = {"id": "p1", "kind": "test.pump", "action": "build"}
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
-    async with open_server(fresh_store(request.param, request)()) as opened:
-        yield opened
 
 
 @asynccontextmanager
@@ -300,12 +292,6 @@ def test_a_get_that_acts_needs_the_header_of_our_page(headers: dict[str, str], s
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
-    async with open_live_server(tmp_path) as opened:
-        yield opened
 
 
 @asynccontextmanager

@@ -2,9 +2,7 @@ import asyncio
 import itertools
 import json
 import socket
-from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from stateward.access import Role
 from stateward.aio.supervise import cancel_tasks
 from stateward.server import connection_limits
-from tests.integration.server.live_server import PATIENT, LiveServer, lines_until, open_live_server, said, until
-
-
-@pytest.fixture
-async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
-    async with open_live_server(tmp_path) as opened:
-        yield opened
+from tests.integration.server.live_server import PATIENT, LiveServer, lines_until, said, until
 
 
 async def begun(stream: ClientConnection, **word: Any) -> int:

@@ -38,7 +38,6 @@ from stateward.schemas.caller import Caller
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Object, Operation
-from tests.stores import fresh_store
 
 NS = "lab"
 ANN = Caller("user", "ann")
@@ -218,12 +217,6 @@ async def open_harness(store: Store, folder: Path, *, works: bool = True, **time
             yield harness
         finally:
             await harness.close()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return a function that opens the same fresh database each time."""
-    return fresh_store(request.param, request)
 
 
 @pytest.fixture

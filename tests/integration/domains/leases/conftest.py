@@ -17,7 +17,6 @@ from stateward.plugin.runtime import ProcessContext
 from stateward.store.port import Store
 from tests.integration.domains.leases.checked_store import CheckedStore
 from tests.integration.domains.leases.scripted_resource import ScriptedResource
-from tests.stores import fresh_store
 
 NS = "ns"
 ME = LeaseCaller(who="me", ns=NS)
@@ -101,17 +100,6 @@ def hosts(least: int = 1, most: int | None = None, **more: Any) -> dict[str, Any
 def thing(name: str) -> dict[str, Any]:
     """Return a reservation of a scripted resource."""
     return {"resource_type": "test:thing", "thing": name}
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def new_store(store_name: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return a function that opens the same fresh database, as often as it is called."""
-    return fresh_store(store_name, request)
 
 
 Opening = Callable[..., "Opened"]

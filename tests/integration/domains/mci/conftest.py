@@ -20,7 +20,7 @@ from stateward.plugin.runtime import ProcessContext
 from stateward.schemas.caller import Caller
 from stateward.store.port import Store
 from stateward.store.records import Operation
-from tests.stores import fresh_store
+from tests.integration.domains.mci.api_harness import ApiHarness, open_api
 
 NS = "default"
 ANN = Caller("user", "ann")
@@ -101,12 +101,6 @@ async def open_harness(
         yield MciHarness(engine, plugin)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return a function that opens the same new database each time."""
-    return fresh_store(request.param, request)
-
-
 @pytest.fixture
 async def harness(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[MciHarness]:
     """An mci domain with a worker."""
@@ -120,4 +114,11 @@ async def harnesses(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIter
     cloud = SimulatedCloud(profile=CALM, chance=Random(1))
     async with AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(open_harness(new_store(), tmp_path, cloud=cloud)) for _ in range(2)]
+        yield opened
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
+    """The application with the domain, on SQLite."""
+    async with open_api(tmp_path) as opened:
         yield opened

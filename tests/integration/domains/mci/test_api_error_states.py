@@ -1,12 +1,8 @@
 """Errors about bad input for an existing object have its state, as refusals have."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.integration.domains.mci.api_harness import AWS, NS, ApiHarness, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, NS, ApiHarness, mci
 
 OWN = "http://test/api/v1/mci"
 NET = {
@@ -15,12 +11,6 @@ NET = {
     "cidrBlock": "10.0.0.0/16",
     "subnetInfoList": [{"name": "front", "ipv4_CIDR": "10.0.1.0/24"}],
 }
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 def problem_of(answer: Any) -> tuple[int, str, str | None]:

@@ -1,7 +1,5 @@
 """MCIs over HTTP: creation, control, scaling and deletion."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,17 +20,10 @@ from tests.integration.domains.mci.api_harness import (
     ApiHarness,
     group,
     mci,
-    open_api,
 )
 
 M1 = f"/ns/{NS}/mci/m1"
 FAILING = replace(CALM, fails=1.0)
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 # --- making ----------------------------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """Native routes: connections, orphans, reconcile and scaling, for the command line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from itertools import product
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -16,15 +15,9 @@ from stateward.drivers.simulated.faults import CALM
 from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
-from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, NS, UBUNTU, ApiHarness, group, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, NS, UBUNTU, ApiHarness, group, mci
 
 OWN = "http://test/api/v1/mci"
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 async def test_a_connection_is_added_used_changed_and_removed(api: ApiHarness) -> None:

@@ -1,7 +1,5 @@
 """Preparation resources over HTTP: networks, security groups, keys, specs and images."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.drivers import CloudResource, ResourceKind
 from stateward.drivers.simulated import SimulatedDriver
 from stateward.store.records import Object
-from tests.integration.domains.mci.api_harness import AWS, HERE, NS, UBUNTU, ApiHarness, group, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, HERE, NS, UBUNTU, ApiHarness, group, mci
 
 BASE = f"/ns/{NS}/resources"
 SUBNETS = [{"name": "s1", "ipv4_CIDR": "10.0.1.0/24", "zone": "a"}, {"name": "s2", "ipv4_CIDR": "10.0.2.0/24"}]
@@ -24,12 +22,6 @@ RULES = [
 ]
 WALL = {"name": "w1", "connectionName": AWS, "vNetId": "v1", "firewallRules": RULES}
 KEY = {"name": "k1", "connectionName": AWS}
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 async def made(api: ApiHarness, word: str, body: dict[str, Any]) -> Any:

@@ -1,7 +1,6 @@
 """Status over HTTP: stored, fresh from the providers with few calls, or counted."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,6 @@ from tests.integration.domains.mci.api_harness import DEAD, HERE, MICRO, NS, Api
 
 M1 = f"/ns/{NS}/mci/m1"
 ELSEWHERE = ProviderRegion("gcp", "asia-northeast3")
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 async def everything(api: ApiHarness) -> int:

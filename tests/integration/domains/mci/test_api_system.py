@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -30,12 +29,6 @@ from tests.integration.domains.mci.conftest import ANN
 
 M1 = f"/ns/{NS}/mci/m1"
 FEW, CROWD = 8, 4
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 # --- who may what ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Deletion of VMs and MCIs: machines are terminated first, or the response names those that may be left."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
-from pathlib import Path
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from stateward.engine import NotFound, Refused
 from stateward.store.errors import Unavailable
 from stateward.store.records import Status
 from tests.integration.domains.mci import api_harness
-from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, ApiHarness, open_api
+from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, ApiHarness
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
@@ -34,12 +33,6 @@ VM = f"{M1}/vm/g1-1"
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.02)
     monkeypatch.setattr(orphan_machines, "PROVIDER_TIMEOUT_S", 1.0)
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 def machine(harness: MciHarness, uid: str) -> MachineState | None:

@@ -1,7 +1,6 @@
 """Grants: which namespaces may create objects at a connection, in every API."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from stateward.errors import BadInput, UnknownName
 from stateward.plugin.driver_factory import DriverFactory
 from stateward.plugin.runtime import ProcessContext
 from stateward.store.records import Status
-from tests.integration.domains.mci.api_harness import ApiHarness, open_api
+from tests.integration.domains.mci.api_harness import ApiHarness
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
 from tests.integration.drivers.local.host_machines import kill_all_in
 from tests.stores import fresh_store
@@ -33,12 +32,6 @@ ASKED = {"name": "p", "subGroupSize": 1, "specId": "local+here+tiny", "imageId":
 def _no_machine_stays(tmp_path: Path) -> Any:
     yield
     kill_all_in(tmp_path / "machines" / "process" / "here")
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 def test_a_driver_says_itself_whether_it_acts_on_this_host(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Keys of a dynamic MCI: named, given by the caller, or created for its VMs."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +27,7 @@ from stateward.drivers.process import driver as process_driver
 from stateward.drivers.simulated.driver import SimulatedDriver
 from stateward.errors import BadInput
 from stateward.store.records import Key
-from tests.integration.domains.mci.api_harness import AWS, HERE, MICRO, NS, ApiHarness, group, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, HERE, MICRO, NS, ApiHarness, group, mci
 from tests.integration.domains.mci.conftest import ANN, MciHarness
 from tests.integration.domains.mci.conftest import mci as wanted
 from tests.integration.domains.mci.ssh_servers import show_ssh_port
@@ -37,12 +37,6 @@ from tests.integration.drivers.local.ssh_logins import log_in
 M1 = f"/ns/{NS}/mci/m1"
 KEYS = f"/ns/{NS}/resources/sshKey"
 GCP = "gcp-asia-northeast3"
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 def at_provider(api: ApiHarness) -> list[str]:

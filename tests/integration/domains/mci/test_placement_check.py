@@ -1,25 +1,15 @@
 """Objects that a request names must exist and fit before it is accepted; each provider is asked once, concurrently."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from stateward.drivers.simulated.provider_catalogue import SPECS
 from stateward.store.records import Key
-from tests.integration.domains.mci.api_harness import AWS, DEAD, MICRO, NANO, NS, ApiHarness, group, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, DEAD, MICRO, NANO, NS, ApiHarness, group, mci
 
 GCP = "gcp-asia-northeast3"
 R = f"/ns/{NS}/resources"
 PLACED = {"connectionName": AWS}
 STATIC = {"vNetId": "net", "subnetId": "a", "securityGroupIds": ["wall"], "sshKeyId": "key"}
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
-    async with open_api(tmp_path) as opened:
-        yield opened
 
 
 async def refused(api: ApiHarness, path: str, body: dict[str, Any]) -> str:

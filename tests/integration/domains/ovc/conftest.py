@@ -3,23 +3,15 @@
 In it are two simulated nodes, an account, a cloudspace and an image.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from stateward.store import open_store
-from stateward.store.port import Store
 from tests.integration.domains.ovc.ovc_harness import Cloud, open_cloud
 from tests.servers import PostgresServer
-from tests.stores import fresh_store
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return a function that opens the same fresh database, as often as it is called."""
-    return fresh_store(request.param, request)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgres"])

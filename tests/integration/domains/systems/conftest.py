@@ -18,7 +18,6 @@ from stateward.engine.worker.attempt import Attempt, Outcome
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation
 from tests.integration.engine.pump_kinds import Plant
-from tests.stores import fresh_store
 
 NS = "default"
 HOME = SystemRef(NS, "shop")
@@ -118,11 +117,6 @@ class SystemsHarness:
 def _command(spec: str) -> list[str]:
     found: list[str] = msgspec.json.decode(spec)["service"]["command"]
     return found
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
-    return fresh_store(str(request.param), request)
 
 
 @pytest.fixture(autouse=True)
