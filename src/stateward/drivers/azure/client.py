@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from stateward.drivers.azure.errors import classify_error
 from stateward.drivers.azure.names import ArmScope, provisioning_of
-from stateward.drivers.azure.sdk import SDK_ERRORS, ArmConnection, TokenFailed
+from stateward.drivers.azure.sdk import SDK_ERRORS, ArmConnection, TokenFailed, load_clients
 from stateward.drivers.azure.settings import AzureSettings, read_principal, read_settings
 from stateward.drivers.cloud import errors
 from stateward.drivers.port import Meter, ProviderRegion, RefusalReason, TransientFailure
@@ -39,6 +39,7 @@ class ArmClient:
     def __init__(self, provider_region: ProviderRegion, meter: Meter) -> None:
         self._region = provider_region
         self._meter = meter
+        self._classes = load_clients()
         self._connection: ArmConnection | None = None
         self._requests: dict[asyncio.Task[Any], ArmConnection] = {}
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
@@ -178,7 +179,7 @@ class ArmClient:
             try:
                 principal = read_principal(self._region.credential)
                 hide = principal.hide
-                self._connection = ArmConnection(read_settings(self._region), principal)
+                self._connection = ArmConnection(self._classes, read_settings(self._region), principal)
             except (StatewardError, ValueError) as error:
                 raise errors.not_connected(name, error).hiding(hide) from None
         return self._connection

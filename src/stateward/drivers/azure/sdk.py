@@ -8,7 +8,7 @@ A plain HTTP endpoint is a simulator. It is allowed on loopback only, and gets a
 """
 
 from json import JSONDecodeError
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aiohttp
 from azure.core import MatchConditions
@@ -18,12 +18,14 @@ from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import ContentDecodePolicy, RequestIdPolicy, SansIOHTTPPolicy, UserAgentPolicy
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.identity.aio import ClientSecretCredential, DefaultAzureCredential
-from azure.mgmt.compute.aio import ComputeManagementClient
 from azure.mgmt.core.policies import AsyncARMChallengeAuthenticationPolicy
-from azure.mgmt.network.aio import NetworkManagementClient
 
 from stateward.drivers.azure.settings import AzureSettings, ServicePrincipal
 from stateward.drivers.cloud.settings import keep_out_of_logs
+
+if TYPE_CHECKING:
+    from azure.mgmt.compute.aio import ComputeManagementClient
+    from azure.mgmt.network.aio import NetworkManagementClient
 
 __all__ = [
     "CREATE_ONLY",
@@ -34,7 +36,10 @@ __all__ = [
     "DecodeError",
     "HttpResponseError",
     "TokenFailed",
+    "load_clients",
 ]
+
+ClientClasses: TypeAlias = "tuple[type[ComputeManagementClient], type[NetworkManagementClient]]"
 
 SDK_ERRORS = (AzureError, aiohttp.ClientError, JSONDecodeError, OSError)
 NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
@@ -83,10 +88,18 @@ class SimulatorToken(SansIOHTTPPolicy[Any, Any]):
         request.http_request.headers["Authorization"] = f"Bearer simulated-{self._client}"
 
 
+def load_clients() -> ClientClasses:
+    """Import the libraries' clients; it takes a second, so it happens when a driver is made."""
+    from azure.mgmt.compute.aio import ComputeManagementClient
+    from azure.mgmt.network.aio import NetworkManagementClient
+
+    return ComputeManagementClient, NetworkManagementClient
+
+
 class ArmConnection:
     """The clients of one credential, on one pool of connections."""
 
-    def __init__(self, settings: AzureSettings, principal: ServicePrincipal) -> None:
+    def __init__(self, classes: ClientClasses, settings: AzureSettings, principal: ServicePrincipal) -> None:
         keep_out_of_logs("azure", "msal")
         self.settings, self.principal = settings, principal
         self._tokens = TokenSource(_credential(settings, principal))
@@ -108,8 +121,9 @@ class ArmConnection:
                 read_timeout=settings.read_timeout,
             ),
         }
-        self.compute = ComputeManagementClient(self._tokens, principal.subscription, **common)
-        self.network = NetworkManagementClient(self._tokens, principal.subscription, **common)
+        compute, network = classes
+        self.compute = compute(self._tokens, principal.subscription, **common)
+        self.network = network(self._tokens, principal.subscription, **common)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stateward.drivers.cloud.client import THREADS, BlockingClient
 from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.gcp.errors import classify_error, failed_operation, is_read_only
-from stateward.drivers.gcp.sdk import AUTH_ERRORS, SDK_ERRORS, connect
+from stateward.drivers.gcp.sdk import AUTH_ERRORS, SDK_ERRORS, connect, load_clients
 from stateward.drivers.gcp.settings import GceSettings, ServiceAccount, read_service_account, read_settings
 from stateward.drivers.port import CallUnanswered, Meter, ProviderRegion
 from stateward.errors import BadInput
@@ -37,6 +37,7 @@ class GceClient(BlockingClient[dict[str, Any]]):
 
     def __init__(self, provider_region: ProviderRegion, meter: Meter) -> None:
         super().__init__(provider_region, meter, ServiceAccount())
+        self._classes = load_clients()
         self._settings: GceSettings | None = None
 
     async def settings(self) -> GceSettings:
@@ -102,7 +103,7 @@ class GceClient(BlockingClient[dict[str, Any]]):
     def _connect(self) -> dict[str, Any]:
         settings = read_settings(self._region)
         self._credential = account = self._read_account(settings)
-        clients, project = connect(settings, account, THREADS)
+        clients, project = connect(self._classes, settings, account, THREADS)
         self._settings = replace(settings, project=settings.project or project)
         if not self._settings.project:
             raise BadInput("project", "", "an option of the connection: the credential names none")

@@ -1,8 +1,8 @@
 """The only module that imports google-cloud-compute, whose types are not used: they are 100,000 lines.
 
-Its import takes 2 seconds and 138 MiB, so it happens when a driver is made. The library's own retries are off: one call
-of the driver is one request, and the callers see and count throttling. Its calls that wait for an operation are not
-used, either: they would poll an address of their own choice, and sleep in our threads.
+The import of its clients takes 2 seconds and 138 MiB, so it happens when a driver is made. The library's own retries
+are off: one call of the driver is one request, and the callers see and count throttling. Its calls that wait for an
+operation are not used, either: they would poll an address of their own choice, and sleep in our threads.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,6 @@ from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError
 from google.auth import default as find_credentials
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
-from google.cloud import compute_v1
 from google.oauth2.service_account import Credentials
 from google.protobuf.json_format import ParseError
 from requests.adapters import HTTPAdapter
@@ -32,6 +31,7 @@ __all__ = [
     "TokenServerError",
     "VendorCallError",
     "connect",
+    "load_clients",
     "was_never_sent",
 ]
 
@@ -46,19 +46,19 @@ UNSENDABLE = (TypeError, ValueError)
 SDK_ERRORS = (GoogleAPIError, GoogleAuthError, RequestException, ParseError, *UNSENDABLE)
 SCOPES = ("https://www.googleapis.com/auth/compute",)
 
-CLIENTS: Mapping[str, Any] = {
-    "firewalls": compute_v1.FirewallsClient,
-    "global_operations": compute_v1.GlobalOperationsClient,
-    "images": compute_v1.ImagesClient,
-    "instances": compute_v1.InstancesClient,
-    "machine_types": compute_v1.MachineTypesClient,
-    "networks": compute_v1.NetworksClient,
-    "projects": compute_v1.ProjectsClient,
-    "region_operations": compute_v1.RegionOperationsClient,
-    "subnetworks": compute_v1.SubnetworksClient,
-    "zone_operations": compute_v1.ZoneOperationsClient,
+CLIENTS: Mapping[str, str] = {
+    "firewalls": "FirewallsClient",
+    "global_operations": "GlobalOperationsClient",
+    "images": "ImagesClient",
+    "instances": "InstancesClient",
+    "machine_types": "MachineTypesClient",
+    "networks": "NetworksClient",
+    "projects": "ProjectsClient",
+    "region_operations": "RegionOperationsClient",
+    "subnetworks": "SubnetworksClient",
+    "zone_operations": "ZoneOperationsClient",
 }
-"""The services that the driver uses, by their names in calls (`instances.insert`)."""
+"""The services that the driver uses, by their names in calls (`instances.insert`), and their clients in the library."""
 
 
 class PooledAdapter(HTTPAdapter):  # type: ignore[misc]
@@ -83,12 +83,21 @@ class LocalCredentials(Credentials):  # type: ignore[misc]
         return False
 
 
-def connect(settings: GceSettings, account: ServiceAccount, connections: int) -> tuple[dict[str, Any], str]:
+def load_clients() -> Mapping[str, Any]:
+    """Import the library's clients, by their services."""
+    from google.cloud import compute_v1
+
+    return {service: getattr(compute_v1, client) for service, client in CLIENTS.items()}
+
+
+def connect(
+    classes: Mapping[str, Any], settings: GceSettings, account: ServiceAccount, connections: int
+) -> tuple[dict[str, Any], str]:
     """Create the clients; returns them with the project that the credential belongs to, if that is known."""
     keep_out_of_logs("google")
     credentials, project = _credentials(settings, account)
     options = ClientOptions(api_endpoint=settings.endpoint_url or None)
-    clients = {name: made(credentials=credentials, client_options=options) for name, made in CLIENTS.items()}
+    clients = {name: made(credentials=credentials, client_options=options) for name, made in classes.items()}
     for client in clients.values():
         session = client.transport._session  # noqa: SLF001 - the library offers no other way to the connections
         for scheme in ("http://", "https://"):

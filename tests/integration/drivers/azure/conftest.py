@@ -1,17 +1,19 @@
 """What the tests of the Azure driver share: a new world, drivers on it, and a client that is not the driver's."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from azure.core.credentials import AccessToken
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import SansIOHTTPPolicy
-from azure.mgmt.compute.aio import ComputeManagementClient
 
 from stateward.drivers import ProviderRegion
 from stateward.drivers.azure import AzureDriver
 from tests.integration.drivers.azure.arm_cloud import GROUP, LOCATION, SUBNET, SUBSCRIPTION, ArmCloud, shared_cloud
+
+if TYPE_CHECKING:
+    from azure.mgmt.compute.aio import ComputeManagementClient
 
 MakeDriver: TypeAlias = Callable[..., AzureDriver]
 SECRET = "very/secret~value"
@@ -78,8 +80,10 @@ class NoCredential:
 
 
 @pytest.fixture
-async def compute(cloud: ArmCloud) -> AsyncIterator[ComputeManagementClient]:
+async def compute(cloud: ArmCloud) -> AsyncIterator["ComputeManagementClient"]:
     """Give a test a client that is not ours, as the library makes it."""
+    from azure.mgmt.compute.aio import ComputeManagementClient
+
     async with ComputeManagementClient(
         NoCredential(), SUBSCRIPTION, base_url=cloud.url, authentication_policy=Visitor(), retry_total=0
     ) as client:

@@ -1,7 +1,8 @@
 """A machine from its network to its end, seen by a client that is not the driver's; states and images."""
 
+from typing import TYPE_CHECKING
+
 import pytest
-from azure.mgmt.compute.aio import ComputeManagementClient
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -31,12 +32,15 @@ from tests.integration.drivers.azure.azure_machines import (
 )
 from tests.integration.drivers.azure.conftest import MakeDriver
 
+if TYPE_CHECKING:
+    from azure.mgmt.compute.aio import ComputeManagementClient
+
 FURTHER_KEY = new_ssh_key_pair().public
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFmNQ6i0yKJ1dVMqLkSvp8hYwmGMSdUqSdQyZ0c0z5vC"
 
 
 async def test_a_machine_lives_from_its_network_to_its_end_as_another_client_sees_it(
-    make: MakeDriver, cloud: ArmCloud, compute: ComputeManagementClient
+    make: MakeDriver, cloud: ArmCloud, compute: "ComputeManagementClient"
 ) -> None:
     driver = make(public_address="true")
     network = await driver.ensure(CloudResource(ResourceKind.NETWORK, "net", "net", facts={"cidr": "10.7.0.0/16"}))

@@ -4,7 +4,6 @@ import asyncio
 import socket
 
 import pytest
-from google.cloud.compute_v1 import Operation
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -200,6 +199,8 @@ async def test_a_budget_of_the_provider_is_felt_as_throttling_and_passes(driver:
 
 
 async def test_an_operation_with_errors_and_without_a_status_has_failed() -> None:
+    from google.cloud.compute_v1 import Operation
+
     coded = Operation(status="DONE", error={"errors": [{"code": "QUOTA_EXCEEDED", "message": "no"}]})
     plain = Operation(status="DONE", http_error_status_code=403, http_error_message="FORBIDDEN")
     failures = [failed_operation("instances.insert", one) for one in (coded, plain, Operation(status="DONE"))]

@@ -8,7 +8,6 @@ import pytest
 from google.api_core.client_options import ClientOptions
 from google.api_core.exceptions import BadRequest, Conflict, NotFound
 from google.auth.credentials import AnonymousCredentials
-from google.cloud import compute_v1
 
 from tests.integration.drivers.gcp.gce_cloud import GceCloud
 from tests.integration.drivers.gcp.gce_world import IMAGE, PROJECT, SPEC, ZONE
@@ -20,6 +19,8 @@ DISK = {"boot": True, "initialize_params": {"source_image": f"projects/{PROJECT}
 @pytest.fixture
 def clients(cloud: GceCloud) -> Iterator[tuple[Any, Any]]:
     """Give a test clients that are not the driver's: of instances, and of operations."""
+    from google.cloud import compute_v1
+
     how = {"credentials": AnonymousCredentials(), "client_options": ClientOptions(api_endpoint=cloud.url)}
     made = compute_v1.InstancesClient(**how), compute_v1.ZoneOperationsClient(**how)
     yield made
