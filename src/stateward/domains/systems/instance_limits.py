@@ -303,9 +303,10 @@ async def _read_sizes(uow: UnitOfWork, ns: str, parent: str | None) -> StoredSiz
     for record in (*deploys, *[part for kind in PARTS for part in await uow.peek_selected(Selector(ns, kind, parent))]):
         stored.add(record)
     operations = await uow.tx.operations([Key(ns, record.op) for record in deploys if record.op is not None])
-    for operation in operations.values():
-        before = _decoded(operation.steps, CountedSteps).before
-        stored.replaced.append(_sizes_in(system_of(operation.object), before))
+    stored.replaced = [
+        _sizes_in(system_of(operation.object), _decoded(operation.steps, CountedSteps).before)
+        for operation in operations.values()
+    ]
     return stored
 
 
