@@ -1,11 +1,15 @@
 """The controller's end of a connection whose peer is lost at any moment."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from stateward.agents import connection as lines
+from stateward.agents.agent_hub import AgentHub
 from stateward.agents.connection import (
     CONNECTION_LOST,
     MESSAGE_BURST,
@@ -157,3 +161,23 @@ async def test_a_peer_that_does_not_read_is_waited_for_once(monkeypatch: pytest.
     with pytest.raises(Disconnected, match=CONNECTION_LOST):
         await stuck.send(Heartbeat(7))
     assert socket.closed == [f"1008 {NOT_READING}"]
+
+
+async def test_the_end_of_a_hub_waits_for_what_its_agents_have_submitted() -> None:
+    """Its owner closes the store next."""
+
+    async def transact(run: Callable[[Any], Awaitable[list[str]]]) -> list[str]:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return await run(None)
+
+    async def store_reports(_tx: object, reports: Sequence[str]) -> list[str]:
+        return [f"{report} is stored" for report in reports]
+
+    hub_type: Any = type("Hub", (AgentHub,), dict.fromkeys(AgentHub.__abstractmethods__))
+    engine = SimpleNamespace(store=SimpleNamespace(transact=transact))
+    hub = hub_type(engine, Exception, Random(1), silent_s=60.0, resend_s=60.0)
+    report = hub.batcher(store_reports).submit("a report")
+    await hub.close()
+    assert report.done()
+    assert report.result() == "a report is stored"
