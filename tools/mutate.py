@@ -60,7 +60,7 @@ AREAS = {
         ("not postgres",),
     ),
     "postgres": Area("store/postgres/*.py", (*STORE, "integration/test_postgres_*.py"), ("not sqlite and not model",)),
-    "agents": Area("agents/*.py", ("unit/agents", "integration/agents", "integration/domains/edge/test_[lmc]*.py")),
+    "agents": Area("agents/*.py", ("unit/agents", "integration/agents", "integration/domains/edge/test_[cilm]*.py")),
     "leases": Area("domains/leases/*.py", ("unit/domains/*lease*", "integration/domains/leases")),
     "containers": Area("containers/*.py", ("unit/containers", "contract/containers", "integration/containers")),
 }
