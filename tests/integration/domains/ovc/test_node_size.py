@@ -10,8 +10,10 @@ import pytest
 from stateward.domains.ovc.errors import NoNode, NoOtherNode, NoRoom
 from stateward.domains.ovc.guards import node_guard
 from stateward.domains.ovc.lifecycle import VM
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.filters import Page, Selector
+from stateward.store.records import Object
 from tests.integration.domains.ovc.ovc_harness import ADA, Cloud, open_cloud
 from tests.stores import fresh_store
 
@@ -48,6 +50,22 @@ async def test_machines_that_are_together_larger_than_their_node_are_refused_unt
     await cloud.vm(size="small")
     with pytest.raises(NoRoom):
         await cloud.do(first, "start")
+
+
+async def test_a_placement_reads_no_machine_without_power(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, halted, deleted = [await cloud.vm(size="1c20m") for _ in range(3)]
+    await cloud.did(halted, "stop")
+    await cloud.did(deleted, "delete")
+    read, peek_selected = set[str](), UnitOfWork.peek_selected
+
+    async def recorded(uow: UnitOfWork, chosen: Selector) -> list[Object]:
+        found = await peek_selected(uow, chosen)
+        read.update(one.id for one in found if one.kind == VM.kind)
+        return found
+
+    monkeypatch.setattr(UnitOfWork, "peek_selected", recorded)
+    await cloud.did(halted, "start")
+    assert read == {running}
 
 
 async def test_of_two_machines_that_are_made_at_the_same_time_one_gets_the_last_memory(cloud: Cloud) -> None:

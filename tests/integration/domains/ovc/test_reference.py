@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from stateward.domains.ovc.drift_detector import DriftDetector
+from stateward.domains.ovc.guards.node_guard import UNPOWERED_STATES
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
-from stateward.domains.ovc.model import PlacementSeen
+from stateward.domains.ovc.model import PlacementSeen, vm_seen
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Power
 from stateward.engine import Accepted, Denied
@@ -179,6 +180,8 @@ class World:
         states = {one.id: one.state for one in everything}
         assert {id_: state for id_, state in states.items() if id_ in self.model.things} == self.model.states()
         assert {state for id_, state in states.items() if id_ not in self.model.things} <= {"DESTROYED"}
+        unpowered = [vm_seen(one) for one in everything if one.kind == VM.kind and one.state in UNPOWERED_STATES]
+        assert not any(seen.machine for seen in unpowered)
         assert await self.shown() == {key: power for one in everything for key, power in wanted(one).items()}
 
     async def shown(self) -> dict[tuple[str, str], Power]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stateward.domains.ovc import model
 from stateward.domains.ovc.errors import LastNode, NodeDriverNotGranted, NodeNotReady, NoNode, NoOtherNode, NoRoom
 from stateward.domains.ovc.guards.common_guard import check_request, request_args, require_free_name, require_object
-from stateward.domains.ovc.lifecycle import NODE, VM, NodeState
+from stateward.domains.ovc.lifecycle import NODE, VM, NodeState, OvcVmState
 from stateward.domains.ovc.nodes.node_options import check_options
 from stateward.drivers.process.shell_machine import MachineSize, size_of
 from stateward.drivers.qemu.driver import host_mib
@@ -116,13 +116,22 @@ def _size_limit(spec: model.NodeSpec) -> MachineSize | None:
     return MachineSize(min(processors, MAX_PROCESSORS) if spec.driver == "qemu" else processors, host_mib())
 
 
+UNPOWERED_STATES = frozenset({
+    OvcVmState.VIRTUAL, OvcVmState.HALTED, OvcVmState.DELETED, OvcVmState.RESTORING, OvcVmState.DESTROYED
+})  # fmt: skip
+"""The states in which a VM has no machine."""
+
+POWERED_STATES = tuple(state for state in OvcVmState if state not in UNPOWERED_STATES)
+
+
 async def _used_mib(uow: UnitOfWork, record: Object) -> dict[str, int]:
     """Return the memory that the other VMs have, or will have after a move, by node.
 
+    Only VMs that can have a machine are read: the nodes' memory limits their number, but not that of all others.
     The nodes are locked, and whatever places a VM locks them, so none appears meanwhile.
     """
     used: dict[str, int] = {}
-    for vm in await uow.peek_selected(Selector(record.ns, VM.kind)):
+    for vm in await uow.peek_selected(Selector(record.ns, VM.kind, states=POWERED_STATES)):
         seen = model.vm_seen(vm)
         size = size_of(model.read_spec(vm, model.OvcVmSpec).size)
         if seen.machine and size is not None and vm.id != record.id:
