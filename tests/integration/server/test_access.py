@@ -12,6 +12,7 @@ from stateward.access import Role
 from stateward.access.tokens import SYSTEM
 from stateward.config import Config
 from stateward.engine import Permanent
+from stateward.errors import BadInput
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
 WISH = {"name": "ann", "role": "operator", "namespaces": [NS]}
@@ -46,6 +47,14 @@ async def test_a_token_that_is_taken_back_is_listed_as_revoked(harness: ServerHa
 async def test_a_token_may_expire(harness: ServerHarness) -> None:
     made = (await harness.post("/tokens", WISH | {"expires": "2199-01-01T00:00:00+01:00"})).json()["info"]
     assert made["expires"] == "2198-12-31T23:00:00Z"
+
+
+@pytest.mark.parametrize("name", ["", "a" * 201])
+async def test_a_token_has_a_name_of_at_most_200_characters(harness: ServerHarness, name: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        await harness.tokens.issue(name, Role.OPERATOR, [NS])
+    assert refused.value.field == "name"
+    await harness.tokens.issue("a" * 200, Role.OPERATOR, [NS])
 
 
 async def test_a_token_is_invalid_from_its_expiry_on_though_its_timer_is_late(
