@@ -64,6 +64,11 @@ def test_an_action_goes_through_a_state_of_its_own_and_ends_as_it_says(lamp: Kin
     assert target(lamp, "cleaning", "succeeded", "worker", "on") == "on"
 
 
+def test_an_action_has_five_minutes_unless_it_declares_another_time(lamp: Kind) -> None:
+    moves = [decide(lamp.lifecycle, state, action, "user") for state, action in (("(new)", "make"), ("off", "light"))]
+    assert [move.within for move in moves if isinstance(move, Move)] == [7.0, 300.0]
+
+
 def test_an_object_can_be_deleted_in_all_stable_states(lamp: Kind) -> None:
     assert [target(lamp, state, "remove") for state in ("off", "on", "broken")] == ["removing"] * 3
     assert target(lamp, "removing", "succeeded", "worker", "on") == "(gone)"
