@@ -142,10 +142,12 @@ async def test_heal_waits_until_a_host_has_failed_for_long_enough(opening: Openi
         assert not (await at_rest(site, lease, "h1")).seen.degraded
         changed = await site.plugin.hosts.update(ME, "h1", {"rack": "7"})
         await site.engine.run(NS, lease.object.id, "heal", actor=CLOCK)
-        assert (await heal_timers(site))["h1"].due == changed.object.since + 3600.0
+        timers = await heal_timers(site)
+        assert timers["h1"].due == changed.object.since + 3600.0
         await site.plugin.hosts.recover(ME, "h1")
         await site.engine.run(NS, lease.object.id, "heal", actor=CLOCK)
         assert not (await at_rest(site, lease, "h1")).seen.degraded
+        assert await heal_timers(site) == timers
 
 
 async def test_a_lease_is_shortened_but_not_extended_on_a_host_that_has_failed(opening: Opening) -> None:
