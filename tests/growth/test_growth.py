@@ -86,7 +86,6 @@ GROWS = {
             f"/api/v1/ns/{NS}/operations?limit=10&who=nobody",
             f"/api/v1/ns/{NS}/operations?limit=10&status=failed",
         ),
-        "a list that has no pages yet": (f"/api/v1/edge/ns/{NS}/cloudlets", f"/api/v1/systems/{NS}"),
     }.items()
     for what in all_of_them
 }

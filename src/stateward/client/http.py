@@ -35,6 +35,7 @@ LONGEST_PAUSE = 5.0
 
 Params = Mapping[str, str | int | list[str] | None]
 NOTHING: Mapping[str, Any] = {}
+PAGE_SIZE = 1_000
 
 
 def idempotency_headers() -> dict[str, str]:
@@ -88,6 +89,23 @@ class HttpConnection:
             self._request(method, f"{base}{path}{query}", {**headers, **kind}, content), patience=patience
         )
         return self._decoded(request, self._patiently(request), answer)
+
+    def call_pages(
+        self, page_type: type[list[T]], path: UrlPath, cursor: Callable[[T], str], params: Params = NOTHING
+    ) -> list[T]:
+        """Return a whole list that is read page by page; `cursor` returns the `after` of the page behind an item.
+
+        A server that doesn't know pages of a list answers all of it.
+        """
+        items, after = list[T](), None
+        while True:
+            page = self.call(page_type, "GET", path, params={**params, "limit": PAGE_SIZE, "after": after})
+            if page and cursor(page[-1]) == after:  # from such a server, again
+                return items
+            items += page
+            if len(page) != PAGE_SIZE:
+                return items
+            after = cursor(page[-1])
 
     def upload(
         self,

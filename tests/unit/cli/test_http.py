@@ -4,7 +4,7 @@ from http.client import RemoteDisconnected
 import pytest
 
 from stateward.client.errors import AnswerUnreadable, ApiError, NotOurs, ServerAbsent, Unreachable, exit_code_for
-from stateward.client.http import PATIENCE, PAUSES, HttpConnection
+from stateward.client.http import PAGE_SIZE, PATIENCE, PAUSES, HttpConnection
 from stateward.client.target import Secret
 from stateward.client.transport import HttpRequest, HttpResponse, SocketTransport
 from stateward.client.url_paths import url_path
@@ -41,6 +41,20 @@ def test_the_token_and_the_base_go_with_every_request() -> None:
     assert connection.http.call(dict[str, int], "GET", url_path("kinds"), params={"q": "x", "kind": None}) == {"a": 1}
     assert connection.sent[0].target == "/api/v1/kinds?q=x"
     assert connection.sent[0].headers["Authorization"] == "Bearer tok"
+
+
+def test_a_list_is_read_page_by_page_until_a_page_is_not_full() -> None:
+    pages = [["a"] * (PAGE_SIZE - 1) + ["b"], ["c"] * PAGE_SIZE, []]
+    connection = ScriptedConnection(*(json_response(200, page) for page in pages))
+    assert connection.http.call_pages(list[str], url_path("kinds"), str, {"q": "x"}) == [*pages[0], *pages[1]]
+    targets = [request.target for request in connection.sent]
+    assert targets == [f"/api/v1/kinds?q=x&limit={PAGE_SIZE}{after}" for after in ("", "&after=b", "&after=c")]
+
+
+@pytest.mark.parametrize("rows", [1, PAGE_SIZE, PAGE_SIZE + 1])
+def test_a_list_of_a_server_that_does_not_know_its_pages_is_read_once(rows: int) -> None:
+    connection = ScriptedConnection(json_response(200, ["a"] * rows))
+    assert len(connection.http.call_pages(list[str], url_path("kinds"), str)) == rows
 
 
 def test_reading_is_tried_again_when_the_connection_breaks() -> None:

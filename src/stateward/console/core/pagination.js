@@ -63,6 +63,16 @@ export class SortedPager {
   }
 }
 
+/** All rows of a list of a domain's own API. @param {string} path @param {"id" | "name"} [key] the field that pages continue behind @returns {Promise<any[]>} */
+export async function allRows(path, key = "id") {
+  const rows = [];
+  const limit = 1_000;
+  for (let page = await get(path, { limit }); ; page = await get(path, { limit, after: rows.at(-1)[key] })) {
+    rows.push(...page);
+    if (page.length < limit) return rows;
+  }
+}
+
 /** All objects of a kind, up to a limit. @param {Filter} filter @param {AbortSignal} [signal] @param {number} [most] */
 export async function allObjects(filter, signal, most = 2_000) {
   const pager = new Pager(readableNamespaces(), filter, 1_000);

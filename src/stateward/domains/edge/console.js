@@ -6,6 +6,7 @@ import { fill, h } from "/console/core/dom.js";
 import { hasOwnApi } from "/console/core/domains.js";
 import { countObjects, countsBy, rowsBy } from "/console/core/counts.js";
 import { groupBy, liveObjects, pick } from "/console/core/live-objects.js";
+import { allRows } from "/console/core/pagination.js";
 import { pollResource } from "/console/core/polled-resource.js";
 import { card, code, empty, heading, meter, note, objectAnchor, objectLine, plainList, quiet, relativeTime, restNote, shortenIds, stateSummary, table, wordOptions } from "/console/ui/components.js";
 import { shape, stateBadge } from "/console/ui/states.js";
@@ -85,9 +86,9 @@ async function readOwn(ns) {
   const base = `/api/v1/edge/ns/${part(ns)}`;
   return Promise.all([
     get(`${base}/agents`),
-    get(`${base}/cloudlets`),
-    get(`${base}/clusterinsts`),
-    get(`${base}/appinsts`),
+    allRows(`${base}/cloudlets`),
+    allRows(`${base}/clusterinsts`),
+    allRows(`${base}/appinsts`),
   ]);
 }
 

@@ -47,7 +47,7 @@ from stateward.engine.queries import list_all
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
-from stateward.store.filters import Selector
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
 FIX_TRIES = 3
@@ -197,7 +197,11 @@ class Service:
             raise NotFound(ns, id_)
         return record
 
-    async def list_all(self, ns: str, kind: str, parent: str | None = None) -> list[Object]:
+    async def list_page(self, ns: str, kind: str, page: Page, parent: str | None = None) -> list[Object]:
+        """Return a page of the objects of a kind that exist."""
+        return await self.engine.store.reader.list_objects(Selector(ns, kind, parent), page)
+
+    async def list_all(self, ns: str, kind: str, parent: str | tuple[str, ...] | None = None) -> list[Object]:
         """Return all objects of a kind that exist."""
         records = list_all(self.engine.store.reader, Selector(ns, kind, parent))
         return [record async for record in records if record.state != NOT_PRESENT]
@@ -214,10 +218,9 @@ class Service:
         return {name: kept for name, kept in pairs if kept is not None}
 
     async def used_capacities(self, ns: str, cloudlets: Sequence[Object]) -> dict[str, ResourceAmounts]:
-        """Return what the clusters on cloudlets take, by cloudlet; one query reads them all."""
-        parent = cloudlets[0].id if len(cloudlets) == 1 else None
+        """Return what the clusters on cloudlets take, by cloudlet."""
         below: dict[str | None, list[Object]] = {}
-        for cluster in await self.list_all(ns, CLUSTERINST.kind, parent):
+        for cluster in await self.list_all(ns, CLUSTERINST.kind, tuple(cloudlet.id for cloudlet in cloudlets)):
             below.setdefault(cluster.parent, []).append(cluster)
         return {cloudlet.id: used_amounts(below.get(cloudlet.id, ())) for cloudlet in cloudlets}
 

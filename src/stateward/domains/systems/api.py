@@ -54,7 +54,7 @@ from stateward.engine import Accepted, NotFound
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT
 from stateward.plugin.owned_router import OwnedRouter
-from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.request_params import MAX_PAGE, After, IdempotencyKey, Ns, PageLimit
 from stateward.plugin.route_options import actor_of, can_dry_run, disclosure_of, engine_of, grant_of, needs
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
@@ -222,9 +222,9 @@ async def teardown(
 
 
 @get("/{ns:str}", opt=needs(Right.READ), summary="List systems")
-async def list_systems(request: Call, ns: Ns) -> list[SystemView]:
-    """Return the systems of a namespace, at most a thousand."""
-    systems = await engine_of(request).store.reader.list_objects(Selector(ns, SYSTEM.kind), Page(None, 1_000))
+async def list_systems(request: Call, ns: Ns, after: After = None, limit: PageLimit = MAX_PAGE) -> list[SystemView]:
+    """Return a page of the systems of a namespace, in the order of their names."""
+    systems = await engine_of(request).store.reader.list_objects(Selector(ns, SYSTEM.kind), Page(after, limit))
     return [system_view(system) for system in systems]
 
 

@@ -5,6 +5,7 @@ import { get, part, send } from "/console/core/api.js";
 import { fill, fillIfChanged, h, throttle } from "/console/core/dom.js";
 import { hasOwnApi } from "/console/core/domains.js";
 import { liveObjects, pick } from "/console/core/live-objects.js";
+import { allRows } from "/console/core/pagination.js";
 import { pollResource } from "/console/core/polled-resource.js";
 import { may } from "/console/core/store.js";
 import { card, code, confirm, empty, errorText, heading, meter, note, objectAnchor, objectLine, plainList, quiet, relativeTime, shortId, table, wordOptions } from "/console/ui/components.js";
@@ -120,7 +121,7 @@ async function show(context) {
 async function readResources(ns, mine) {
   const has = (/** @type {string} */ kind) => mine.some((one) => one.kind === kind);
   const [nodes, secrets, ...systems] = await Promise.all([
-    has(NODE) ? get(nodePath(ns)) : [],
+    has(NODE) ? allRows(nodePath(ns), "name") : [],
     has(SECRET) ? get(secretPath(ns)) : [],
     ...mine.filter((one) => one.kind === "systems.system").map((one) => get(systemPath(one), { instances: "true" })),
   ]);

@@ -10,7 +10,8 @@ from stateward.domains.edge.api.context import ACT, NS_PATH, READ, Call, RecordN
 from stateward.domains.edge.api.schemas import View, view
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, FlavorSpec
-from stateward.plugin.request_params import Ns
+from stateward.plugin.request_params import MAX_PAGE, After, Ns, PageLimit
+from stateward.store.filters import Page
 
 # Bodies forbid unknown fields; stored specs allow them, since another version may have written them.
 
@@ -53,9 +54,11 @@ def _record_routes(kind: str, path: str, what: str, body: type[Struct], descript
         return view(await service.put_record(ns, kind, name, data, caller_of(request)))
 
     @get(all_, opt=READ, summary=f"List {path}", operation_id=f"ListEdge{ids}")
-    async def list_records(service: ServiceDependency, ns: Ns) -> list[View]:
-        """Return all records of the kind."""
-        return [view(record) for record in await service.list_all(ns, kind)]
+    async def list_records(
+        service: ServiceDependency, ns: Ns, after: After = None, limit: PageLimit = MAX_PAGE
+    ) -> list[View]:
+        """Return a page of the records of the kind, in the order of their ids."""
+        return [view(record) for record in await service.list_page(ns, kind, Page(after, limit))]
 
     @get(by_name, opt=READ, summary=f"Get {what}", operation_id=f"GetEdge{ids}")
     async def get_record(service: ServiceDependency, ns: Ns, name: RecordName) -> View:

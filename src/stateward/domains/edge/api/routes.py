@@ -60,8 +60,9 @@ from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
 from stateward.plugin.agent_socket import serve_agent
 from stateward.plugin.owned_router import OwnedRouter
-from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.request_params import MAX_PAGE, After, IdempotencyKey, Ns, PageLimit
 from stateward.plugin.route_options import can_dry_run, grant_of, needs
+from stateward.store.filters import Page
 from stateward.store.records import Key
 
 BASE = "/api/v1/edge"
@@ -81,9 +82,11 @@ ONE_APP = f"{APPS}/{{app:str}}"
 
 
 @get(CLOUDLETS, opt=READ, summary="List cloudlets")
-async def list_cloudlets(service: ServiceDependency, ns: Ns) -> list[View]:
-    """Return all cloudlets, with the status of their agents."""
-    return await views(service, ns, await service.list_all(ns, CLOUDLET.kind))
+async def list_cloudlets(
+    service: ServiceDependency, ns: Ns, after: After = None, limit: PageLimit = MAX_PAGE
+) -> list[View]:
+    """Return a page of the cloudlets, in the order of their ids, with the status of their agents."""
+    return await views(service, ns, await service.list_page(ns, CLOUDLET.kind, Page(after, limit)))
 
 
 @post(CLOUDLETS, opt=ACT | can_dry_run(), summary="Create a cloudlet", status_code=202)
@@ -147,9 +150,11 @@ async def hand_over_cloudlet(on_cloudlet: TargetDependency, data: JSONBody[NewOw
 
 
 @get(f"{NS_PATH}/clusterinsts", opt=READ, summary="List clusters")
-async def list_clusters(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None) -> list[View]:
-    """Return all clusters, or those on a cloudlet."""
-    return await views(service, ns, await service.list_all(ns, CLUSTERINST.kind, cloudlet))
+async def list_clusters(
+    service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None, after: After = None, limit: PageLimit = MAX_PAGE
+) -> list[View]:
+    """Return a page of the clusters, or of those on a cloudlet, in the order of their ids."""
+    return await views(service, ns, await service.list_page(ns, CLUSTERINST.kind, Page(after, limit), cloudlet))
 
 
 @post(CLUSTERS, **CREATES, summary="Create a cluster")
@@ -190,9 +195,11 @@ async def report_load(on_cluster: TargetDependency, data: JSONBody[NewLoad]) -> 
 
 
 @get(f"{NS_PATH}/appinsts", opt=READ, summary="List app instances")
-async def list_appinsts(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None) -> list[View]:
-    """Return all app instances, or those on a cloudlet."""
-    return await views(service, ns, await service.list_all(ns, APPINST.kind, cloudlet))
+async def list_appinsts(
+    service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None, after: After = None, limit: PageLimit = MAX_PAGE
+) -> list[View]:
+    """Return a page of the app instances, or of those on a cloudlet, in the order of their ids."""
+    return await views(service, ns, await service.list_page(ns, APPINST.kind, Page(after, limit), cloudlet))
 
 
 @post(APPS, **CREATES, summary="Deploy an app")

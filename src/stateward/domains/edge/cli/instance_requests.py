@@ -125,7 +125,7 @@ def show_all(session: Session, where: UrlPath, cloudlet: str | None = None) -> N
         titles = [title for title in rows[0] if title not in OPTIONAL or any(row[title] for row in rows)]
         return filled_table(tuple(titles), ([row[title] for title in titles] for row in rows))
 
-    shown = session.client.http.call(list[View], "GET", where, params={"cloudlet": cloudlet or None})
+    shown = session.client.http.call_pages(list[View], where, lambda view: view.id, {"cloudlet": cloudlet or None})
     if cloudlet and not shown:
         session.client.http.call(
             View, "GET", path(session, *object_parts(CLOUDLET, cloudlet))

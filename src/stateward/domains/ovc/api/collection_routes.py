@@ -15,14 +15,12 @@ from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NO
 from stateward.domains.ovc.service import Service
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
-from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.request_params import After, IdempotencyKey, Ns, PageLimit
 from stateward.plugin.route_options import disclosure_of, engine_of, needs
 from stateward.store.filters import Page, Selector
 
 States = Annotated[str | None, QueryParameter(name="state", description="only in these states, with commas between")]
 Parent = Annotated[str | None, QueryParameter(description="only what is below this object")]
-After = Annotated[str | None, QueryParameter(description="the last id of the page before")]
-Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="at most so many")]
 
 
 class Collection(Struct, frozen=True):
@@ -88,7 +86,7 @@ def routes_of(collection: Collection) -> Sequence[HTTPRouteHandler]:
         operation_id=f"ovcList{collection.path.title()}",
     )
     async def list_items(
-        request: Call, ns: Ns, states: States = None, parent: Parent = None, after: After = None, limit: Limit = 100
+        request: Call, ns: Ns, states: States = None, parent: Parent = None, after: After = None, limit: PageLimit = 100
     ) -> list[ItemView]:
         """Return a page of objects, in the order of their ids."""
         wanted = None if states is None else tuple(filter(None, states.split(",")))

@@ -33,7 +33,6 @@ PATHS = {
 }
 KINDS = {"machine": "vm"}
 FINAL = ("DESTROYED", "DECOMMISSIONED")
-PAGE_SIZE = 1000
 
 ObjectArg = Annotated[str, typer.Argument(metavar="OBJECT", help="An object: its id, or KIND/NAME such as machine/db.")]
 MachineArg = Annotated[str, typer.Argument(metavar="MACHINE", help="A machine: its id, or machine/NAME.")]
@@ -88,13 +87,8 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
     """List the objects of a kind."""
     if kinds not in PATHS.values():
         raise BadInput("KINDS", kinds, f"one of {', '.join(dict.fromkeys(PATHS.values()))}")
-    items: list[ItemView] = []
-    while True:
-        params: dict[str, Any] = {"state": state, "limit": PAGE_SIZE, "after": items[-1].id if items else None}
-        page = session.client.http.call(list[ItemView], "GET", _at(session, kinds), params=params)
-        items += page
-        if len(page) < PAGE_SIZE:
-            break
+    where, params = _at(session, kinds), {"state": state}
+    items = session.client.http.call_pages(list[ItemView], where, lambda item: item.id, params)
     table = item_table(session, items) if items else f"No {kinds} in namespace {session.ns}."
     session.show([full_record(item) for item in items], lambda _: table)
 

@@ -77,7 +77,7 @@ def register(session: Session, node: Node, label: Labels = None) -> None:
 @on_server
 def list_(session: Session) -> None:
     """List the nodes, with what they have and what is in use."""
-    shown = session.client.http.call(list[NodeView], "GET", _at(session))
+    shown = session.client.http.call_pages(list[NodeView], _at(session), lambda node: node.name)
     session.show(shown, lambda views: node_table(session, views))
 
 

@@ -17,8 +17,6 @@ from stateward.schemas.caller import Caller
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, to_json
 
-MAX_LISTED = 10_000
-
 
 async def guard_node(uow: UnitOfWork, request: Request, node: Object) -> Request | None:
     """Refuse the deletion of a node that has instances, unless it is lost; its alerts end with it.
@@ -79,9 +77,9 @@ class NodeActions:
             raise NotFound(self._ns, name)
         return node
 
-    async def nodes(self) -> list[Object]:
-        """Return all nodes."""
-        return await self._engine.store.reader.list_objects(Selector(self._ns, NODE.kind), Page(None, MAX_LISTED))
+    async def nodes(self, page: Page) -> list[Object]:
+        """Return a page of the nodes."""
+        return await self._engine.store.reader.list_objects(Selector(self._ns, NODE.kind), page)
 
     async def instances(self, node: str | None = None) -> list[Object]:
         """Return the instances on a node, or on all, without those of which only the log is kept."""

@@ -19,7 +19,7 @@ from stateward.domains.systems.nodes.node_model import node_spec, node_status, p
 from stateward.domains.systems.object_ids import NAME
 from stateward.domains.systems.views import AskedView, NodeAlertView, NodeView, asked_view, when
 from stateward.plugin.agent_socket import serve_agent
-from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.request_params import MAX_PAGE, After, IdempotencyKey, Ns, PageLimit
 from stateward.plugin.route_options import (
     actor_of,
     can_dry_run,
@@ -28,6 +28,7 @@ from stateward.plugin.route_options import (
     needs,
 )
 from stateward.schemas.caller import Caller
+from stateward.store.filters import Page
 from stateward.store.records import Key, Object
 
 NODES = "/{ns:str}/-/nodes"
@@ -55,11 +56,11 @@ async def register_node(request: Call, ns: Ns, data: JSONBody[NewSystemNode], ke
 
 
 @get(NODES, opt=needs(Right.READ), summary="List nodes")
-async def list_nodes(request: Call, ns: Ns) -> list[NodeView]:
-    """Return the nodes of a namespace, with what is placed on them."""
+async def list_nodes(request: Call, ns: Ns, after: After = None, limit: PageLimit = MAX_PAGE) -> list[NodeView]:
+    """Return a page of the nodes of a namespace, in the order of their names, with what is placed on them."""
     actions = _actions(request, ns)
     placed = await actions.instances()
-    return [node_view(node, placed) for node in await actions.nodes()]
+    return [node_view(node, placed) for node in await actions.nodes(Page(after, limit))]
 
 
 @get(NODE, opt=needs(Right.READ), summary="Get a node")
