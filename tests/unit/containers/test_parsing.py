@@ -119,3 +119,4 @@ def test_a_listing_of_docker_is_read() -> None:
     )
     record = wire.listed_record(listed)
     assert (record.name, record.exit_code, [port.host_port for port in record.ports]) == ("web", 137, [8080])
+    assert (record.image, record.image_id) == ("nginx", "sha256:1")
