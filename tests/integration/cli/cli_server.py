@@ -3,10 +3,11 @@
 import asyncio
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import uvicorn
 from typer.testing import CliRunner, Result
@@ -17,13 +18,16 @@ from stateward.access.tokens import token_kind
 from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.engine import Engine, Route
+from stateward.plugin.runtime import DomainRuntime
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes import console_routes
+from stateward.server.routes.composite_actions import CompositeActions
 from stateward.store import open_store
 from tests.integration.engine.pump_kinds import PUMP, Plant
 from tests.integration.engine.record_kinds import RecordWork
+from tests.waiting import until
 
 T = TypeVar("T")
 
@@ -73,8 +77,7 @@ class CliServer:
     async def _listen(self, app: Any) -> None:
         self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", ws="websockets-sansio"))
         serving = asyncio.create_task(self._server.serve())
-        while not self._server.started:
-            await asyncio.sleep(0.01)
+        await until(lambda: self._server.started)
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._ready.set()
@@ -138,3 +141,54 @@ class CliServer:
     async def _built(self, name: str, parent: str | None, labels: dict[str, str]) -> None:
         made = await self.engine.create(self.ns, name, PUMP.kind, "build", parent=parent, labels=labels)
         await self.engine.wait_record(self.ns, made.op.id, 120)
+
+
+class DomainCliServer(CliServer, ABC):
+    """A server with one domain and its background tasks."""
+
+    command: ClassVar[str]
+
+    @abstractmethod
+    def make_runtime(self) -> DomainRuntime:
+        """Return the runtime of the domain."""
+
+    async def stop_users(self) -> None:
+        """End what uses the server besides the command line."""
+
+    async def _serve(self) -> None:
+        self._loop, self.plant = asyncio.get_running_loop(), Plant()
+        config = Config(data=str(self.folder), rate=100_000)
+        runtime = self.make_runtime()
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *runtime.kinds], lease_s=30.0)
+        runtime.bind_engine(engine)
+        async with engine as self.engine, runtime.running(engine, works=True):
+            self.tokens = Tokens(self.engine)
+            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
+            app = create_app(
+                self.engine,
+                self.tokens,
+                config,
+                routes=runtime.routes,
+                api_routes=live_routes.ROUTES,
+                composite_actions=CompositeActions([runtime]),
+            )
+            async with LiveFeeds(self.engine) as live_feeds:
+                app.state["live_feeds"] = live_feeds
+                await self._listen(app)
+            await self.stop_users()
+
+    def done(self, *words: str) -> str:
+        """Run a command of the domain that succeeds, and return what it prints."""
+        result = self.run(self.command, *words)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def refused(self, *words: str) -> str:
+        """Run a command of the domain that fails, and return why."""
+        result = self.run(self.command, *words)
+        assert result.exit_code != 0, result.output
+        return result.output
+
+    def seen(self, *words: str) -> Any:
+        """Run a command of the domain with --json, and return what it says."""
+        return self.json(self.command, *words)

@@ -6,86 +6,50 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner, Result
 
-from stateward.access import Role, Tokens
-from stateward.access.quotas import quota_kind
-from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
 from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import Health, InstanceMeasure
-from stateward.cli.main import app as command_line
-from stateward.config import Config
 from stateward.domains.edge.runtime import EdgeRuntime
-from stateward.engine import Engine
 from stateward.plugin.runtime import ProcessContext
-from stateward.server.app import create_app
-from stateward.server.live import live_routes
-from stateward.server.live.feeds import LiveFeeds
-from stateward.store import open_store
-from tests.integration.cli.cli_server import CliServer
-from tests.integration.engine.pump_kinds import Plant
+from tests.integration.cli.cli_server import DomainCliServer
 
 NUMBERS = count(1)
 PATIENT_S = 60.0
 
 
-class EdgeCliServer(CliServer):
+class EdgeCliServer(DomainCliServer):
     """A server with the edge domain."""
 
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.plant = Plant()
+    command = "edge"
+
+    def make_runtime(self) -> EdgeRuntime:
         self.agents: list[asyncio.Task[None]] = []
-        config = Config(data=str(self.folder), rate=100_000)
         self.plugin = EdgeRuntime(ProcessContext(self.folder, random=Random(1)), measure_s=0.05)
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease_s=30.0)
-        self.plugin.bind_engine(engine)
-        async with engine as self.engine, self.plugin.running(engine, works=True):
-            self.tokens = Tokens(self.engine)
-            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            routes = live_routes.ROUTES
-            app = create_app(self.engine, self.tokens, config, routes=self.plugin.routes, api_routes=routes)
-            async with LiveFeeds(self.engine) as live_feeds:
-                app.state["live_feeds"] = live_feeds
-                await self._listen(app)
-            for task in self.agents:
-                task.cancel()
-            await asyncio.gather(*self.agents, return_exceptions=True)
+        return self.plugin
+
+    async def stop_users(self) -> None:
+        for task in self.agents:
+            task.cancel()
+        await asyncio.gather(*self.agents, return_exceptions=True)
+
+    def done(self, *words: str) -> str:
+        """Run a command of the domain that succeeds, and return all it prints, progress included."""
+        result = self.run(self.command, *words)
+        assert result.exit_code == 0, result.output
+        return result.output
 
     def work(self, cloudlet: str, installation: str = "") -> None:
         """Let an agent work for a cloudlet."""
         board, self.site = InProcessDialer(self.plugin.agent_hub, self.ns, cloudlet), SimulatedSite()
         agent = Agent(self.site, board, "1.0", NoUpgrade(), observe_interval_s=0.05, installation=installation)
         self.do(lambda: self.agents.append(asyncio.get_running_loop().create_task(agent.run())))
-
-    def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
-        """Run a command against this server."""
-        env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(command_line, words, env=env, input=stdin)
-
-    def done(self, *words: str) -> str:
-        """Run a command of the domain that succeeds, and return all it prints."""
-        found = self.run("edge", *words)
-        assert found.exit_code == 0, found.output
-        return found.output
-
-    def refused(self, *words: str) -> str:
-        """Run a command of the domain that fails, and return why."""
-        found = self.run("edge", *words)
-        assert found.exit_code != 0, found.output
-        return found.output
-
-    def seen(self, *words: str) -> Any:
-        """Run a command of the domain as JSON, and return what it answers."""
-        return self.json("edge", *words)
 
 
 @pytest.fixture(scope="module")

@@ -1,66 +1,29 @@
 """`stateward ovc` against a real server with simulated nodes."""
 
-import asyncio
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from stateward.access import Role, Tokens
-from stateward.access.quotas import quota_kind
-from stateward.access.tokens import token_kind
-from stateward.cli.main import app as command_line
-from stateward.config import Config
 from stateward.domains.ovc.model import OrphanId
 from stateward.domains.ovc.orphan_scan import record_orphans
 from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.domains.ovc.settings import Settings
 from stateward.drivers.simulated import CALM, SimulatedCloud
-from stateward.engine import Engine
 from stateward.plugin.runtime import ProcessContext
-from stateward.server.app import create_app
-from stateward.server.live import live_routes
-from stateward.server.live.feeds import LiveFeeds
-from stateward.store import open_store
 from stateward.store.records import Key
-from tests.integration.cli.cli_server import CliServer
-from tests.integration.engine.pump_kinds import Plant
+from tests.integration.cli.cli_server import DomainCliServer
 
 
-class OvcCliServer(CliServer):
+class OvcCliServer(DomainCliServer):
     """A server with the ovc domain."""
 
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.plant = Plant()
-        config = Config(data=str(self.folder), rate=100_000)
-        plugin = OvcRuntime(
-            ProcessContext(self.folder),
-            Settings("none", look_every=0.0),
-            cloud=SimulatedCloud(profile=CALM, chance=Random(1)),
-        )
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds])
-        plugin.bind_engine(engine)
-        async with engine as self.engine, plugin.running(engine, works=True):
-            self.tokens = Tokens(self.engine)
-            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            app = create_app(self.engine, self.tokens, config, routes=plugin.routes, api_routes=live_routes.ROUTES)
-            async with LiveFeeds(self.engine) as live_feeds:
-                app.state["live_feeds"] = live_feeds
-                await self._listen(app)
+    command = "ovc"
 
-    def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
-        """Run a command against this server."""
-        env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(command_line, words, env=env, input=stdin)
-
-    def done(self, *words: str) -> str:
-        """Run a command of the domain that succeeds, and return what it prints."""
-        result = self.run("ovc", *words)
-        assert result.exit_code == 0, result.output
-        return result.stdout
+    def make_runtime(self) -> OvcRuntime:
+        cloud = SimulatedCloud(profile=CALM, chance=Random(1))
+        return OvcRuntime(ProcessContext(self.folder), Settings("none", look_every=0.0), cloud=cloud)
 
     def item(self, named: str) -> Any:
         """Return an object as it is shown."""

@@ -1,72 +1,29 @@
 """`stateward lease` against a real server."""
 
-import asyncio
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from stateward.access import Role, Tokens
-from stateward.access.quotas import quota_kind
-from stateward.access.tokens import token_kind
-from stateward.cli.main import app as command_line
-from stateward.config import Config
 from stateward.domains.leases import list_pages
 from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.settings import Settings
-from stateward.engine import Engine
 from stateward.plugin.runtime import ProcessContext
-from stateward.server.app import create_app
-from stateward.store import open_store
-from tests.integration.cli.cli_server import CliServer
-from tests.integration.engine.pump_kinds import Plant
-
-PATIENT = 60.0
+from tests.integration.cli.cli_server import DomainCliServer
+from tests.waiting import wait_until
 
 
-class LeaseCliServer(CliServer):
+class LeaseCliServer(DomainCliServer):
     """A server with leases."""
 
-    async def _serve(self) -> None:
-        self._loop, self.plant = asyncio.get_running_loop(), Plant()
-        config = Config(data=str(self.folder), rate=100_000)
-        plugin = LeasesRuntime(ProcessContext(self.folder), Settings())
-        async with Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds]) as self.engine:
-            plugin.bind_engine(self.engine)
-            self.tokens = Tokens(self.engine)
-            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            await self._listen(create_app(self.engine, self.tokens, config, routes=plugin.routes))
+    command = "lease"
 
-    def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
-        """Run a command of the domain."""
-        env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(command_line, ["lease", *words], env=env, input=stdin)
-
-    def done(self, *words: str) -> str:
-        """Run a command that succeeds, and return what it prints."""
-        answer = self.run(*words)
-        assert answer.exit_code == 0, answer.output
-        return answer.stdout
-
-    def found(self, *words: str) -> Any:
-        """Run a command with --json, and return what it says."""
-        return json.loads(self.done(*words, "--json"))
+    def make_runtime(self) -> LeasesRuntime:
+        return LeasesRuntime(ProcessContext(self.folder), Settings())
 
     def becomes(self, name: str, status: str) -> None:
         """Wait until a lease has a status."""
-        eventually(lambda: self.found("show", name)["status"] == status)
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    """Wait until something is true."""
-    end = time.monotonic() + PATIENT
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+        wait_until(lambda: self.seen("show", name)["status"] == status)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +44,14 @@ def cli(server: LeaseCliServer, request: pytest.FixtureRequest) -> LeaseCliServe
 
 def test_a_lease_is_made_listed_shown_moved_and_deleted(cli: LeaseCliServer) -> None:
     cli.done("create", "night", "--start", "2030-01-31 22:00", "--end", "8h", "--hosts", "1-2")
-    (found,) = cli.found("list")
+    (found,) = cli.seen("list")
     assert (found["name"], found["status"], found["end_date"][:16]) == ("night", "PENDING", "2030-02-01T06:00")
     assert "night" in cli.done("list")
     assert "before_end_lease" in cli.done("show", "night")
     cli.done("update", "night", "--name", "long night", "--end", "2030-02-01 09:00")
-    assert cli.found("show", "long night")["end_date"][:16] == "2030-02-01T09:00"
+    assert cli.seen("show", "long night")["end_date"][:16] == "2030-02-01T09:00"
     assert f"long night ({found['id']}): deleted" in cli.done("delete", found["id"])
-    assert cli.found("list") == []
+    assert cli.seen("list") == []
 
 
 def test_a_span_counts_from_the_start_and_a_warning_back_from_the_end(cli: LeaseCliServer) -> None:
@@ -107,9 +64,9 @@ def test_a_span_counts_from_the_start_and_a_warning_back_from_the_end(cli: Lease
         (("--start", "2030-03-02 00:00", "--end", "1d", "--before-end", "1h"), "2030-03-03T00:00", "2030-03-02T23:00"),
     ):
         if words:
-            answer = cli.run("update", "far", *words)
+            answer = cli.run("lease", "update", "far", *words)
             assert (answer.exit_code == 0) is (warned is not None), answer.output
-        found = cli.found("show", "far")
+        found = cli.seen("show", "far")
         told = {one["event_type"]: one["time"][:16] for one in found["events"]}
         assert found["end_date"][:16] == end
         assert warned is None or told["before_end_lease"] == warned
@@ -117,35 +74,35 @@ def test_a_span_counts_from_the_start_and_a_warning_back_from_the_end(cli: Lease
 
 
 def test_a_calendar_of_centuries_is_refused(cli: LeaseCliServer) -> None:
-    done = cli.run("calendar", "--span", "99999d")
+    done = cli.run("lease", "calendar", "--span", "99999d")
     assert (done.exit_code, "--span: '99999d' must be at most 366d" in done.stderr) == (2, True), done.output
 
 
 def test_what_is_neither_a_time_nor_a_span_is_refused_with_the_option(cli: LeaseCliServer) -> None:
     odd_ones = ("0h", "1.5h", "9H", "-1h", "8", "1w", "90 m", "2030", "1h30m")
     for option, odd in product(("--end", "--start", "--before-end"), odd_ones):
-        answer = cli.run("create", "x", *(("--end", "1h") if option != "--end" else ()), f"{option}={odd}")
+        answer = cli.run("lease", "create", "x", *(("--end", "1h") if option != "--end" else ()), f"{option}={odd}")
         told = f"{answer.output} {answer.exception}"
         assert answer.exit_code != 0
         assert f"{option}: {odd!r} must be a time in UTC such as" in told
         assert "a whole number from 1 and m, h or d" in told
-    assert cli.found("list") == []
+    assert cli.seen("list") == []
 
 
 def test_the_history_of_a_lease_outlives_it(cli: LeaseCliServer) -> None:
     cli.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
-    id_ = cli.found("show", "gone")["id"]
+    id_ = cli.seen("show", "gone")["id"]
     cli.done("update", "gone", "--name", "renamed")
     cli.done("delete", "renamed", "--wait")
     for name in (id_, "gone", "renamed"):
-        lines = cli.found("history", name)
+        lines = cli.seen("history", name)
         assert {line["kind"] for line in lines} == {"leases.lease", "leases.reservation"}
         assert "from pending to deleted" in cli.done("history", name)
     cli.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
-    other = cli.found("show", "gone")["id"]
-    assert {line["object"] for line in cli.found("history", "gone") if line["kind"] == "leases.lease"} == {other}
+    other = cli.seen("show", "gone")["id"]
+    assert {line["object"] for line in cli.seen("history", "gone") if line["kind"] == "leases.lease"} == {other}
     cli.done("delete", "gone", "--wait")
-    assert "2 leases are called 'gone'" in cli.run("history", "gone").output
+    assert "2 leases are called 'gone'" in cli.run("lease", "history", "gone").output
 
 
 def test_the_calendar_shows_who_has_which_host_when(cli: LeaseCliServer) -> None:
@@ -161,7 +118,7 @@ def test_a_lease_is_ended_at_once_and_its_history_tells_of_all_its_parts(cli: Le
     cli.becomes("short", "ACTIVE")
     cli.done("end", "short")
     cli.becomes("short", "TERMINATED")
-    lines = cli.found("history", "short")
+    lines = cli.seen("history", "short")
     assert [line["seq"] for line in lines] == sorted(line["seq"] for line in lines)
     assert {line["kind"] for line in lines} == {"leases.lease", "leases.reservation", "leases.event"}
     shown = cli.done("history", "short")
@@ -171,7 +128,7 @@ def test_a_lease_is_ended_at_once_and_its_history_tells_of_all_its_parts(cli: Le
 
 def test_a_lease_is_not_ended_before_its_start_and_its_deletion_frees_its_hosts(cli: LeaseCliServer) -> None:
     cli.done("create", "early", "--start", "2030-01-31 22:00", "--end", "8h")
-    refused = cli.run("end", "early")
+    refused = cli.run("lease", "end", "early")
     assert (refused.exit_code, "the lease is PENDING, so delete it" in refused.output) == (2, True), refused.output
     cli.done("delete", "early", "--yes")
 
@@ -180,16 +137,16 @@ def test_a_host_that_fails_is_replaced_and_comes_back(cli: LeaseCliServer) -> No
     cli.done("create", "robust", "--end", "2h")
     cli.becomes("robust", "ACTIVE")
     assert "failed" in cli.done("host", "fail", "node-1")
-    eventually(lambda: cli.found("show", "robust")["degraded"])
+    wait_until(lambda: cli.seen("show", "robust")["degraded"])
     assert "resources_changed" in cli.done("show", "robust")
     cli.done("host", "recover", "node-1")
-    eventually(lambda: not cli.found("show", "robust")["degraded"])
-    assert cli.found("show", "robust")["reservations"][0]["hosts"] == ["node-2"]
+    wait_until(lambda: not cli.seen("show", "robust")["degraded"])
+    assert cli.seen("show", "robust")["reservations"][0]["hosts"] == ["node-2"]
 
 
 def test_hosts_are_changed_and_removed(cli: LeaseCliServer) -> None:
     cli.done("host", "set", "node-1", "-p", "vcpus=32")
-    assert [one["vcpus"] for one in cli.found("host", "list")] == [32, 16]
+    assert [one["vcpus"] for one in cli.seen("host", "list")] == [32, 16]
     assert "node-1: removed" in cli.done("host", "remove", "node-1")
     assert "node-1" not in cli.done("host", "list")
 
@@ -197,7 +154,7 @@ def test_hosts_are_changed_and_removed(cli: LeaseCliServer) -> None:
 def test_other_things_than_hosts_are_reserved_by_their_type(cli: LeaseCliServer) -> None:
     wish = "resource_type=virtual:instance,vcpus=4,memory_mb=1024,disk_gb=0,amount=3"
     cli.done("create", "guests", "--end", "1h", "--start", "2031-01-01 00:00", "--reservation", wish)
-    (reservation,) = cli.found("show", "guests")["reservations"]
+    (reservation,) = cli.seen("show", "guests")["reservations"]
     assert reservation["resource_type"] == "virtual:instance"
 
 
@@ -222,7 +179,7 @@ def test_what_is_refused_is_told_with_its_reason(cli: LeaseCliServer) -> None:
     ):
         if words[0] == "recover":
             cli.done("create", "here", "--start", "2030-01-01 00:00", "--end", "1h")
-        answer = cli.run(*words)
+        answer = cli.run("lease", *words)
         assert answer.exit_code != 0
         assert told in f"{answer.output} {answer.exception}", words
 
@@ -233,6 +190,6 @@ def test_lists_follow_the_pages_of_the_server(cli: LeaseCliServer, monkeypatch: 
         cli.done("host", "add", f"paged-{number}")
     for number in range(5):
         cli.done("create", f"lease-{number}", "--start", f"{9 - number}d", "--end", "1h")
-    hosts = [one["hypervisor_hostname"] for one in cli.found("host", "list")]
+    hosts = [one["hypervisor_hostname"] for one in cli.seen("host", "list")]
     assert hosts == ["node-1", "node-2", "paged-0", "paged-1", "paged-2"]
-    assert [one["name"] for one in cli.found("list")] == [f"lease-{number}" for number in reversed(range(5))]
+    assert [one["name"] for one in cli.seen("list")] == [f"lease-{number}" for number in reversed(range(5))]
