@@ -35,7 +35,6 @@ from stateward.testing.virtual_loop import PARTY, LoopParty, Spinning, VirtualLo
 from tests.integration.domains.mci.conftest import MciHarness
 
 EPOCH = 1_000_000.0
-LEASE = 3.0
 ENOUGH = 20
 """How often tasks are told that it is over."""
 
@@ -96,9 +95,7 @@ class Process(LoopParty):
         site = ProcessContext(Path(world.data.name), random=world.chance, offers_local=False)
         self.plugin = MciRuntime(site, cloud=world.cloud, tick=0.25, every=30.0)
         store: Any = SharedStore(world.store, world.killer)
-        self.engine = Engine(
-            store, self.plugin.kinds, lease_s=LEASE, process=name, new_id=world.new_id, chance=world.chance
-        )
+        self.engine = Engine(store, self.plugin.kinds, process=name, new_id=world.new_id, chance=world.chance)
         self.plugin.bind_engine(self.engine)
         self.harness = MciHarness(self.engine, self.plugin)
         self.ready = asyncio.Event()
