@@ -96,3 +96,15 @@ async def test_a_row_that_moves_does_not_hide_another(store: Store, fleet: list[
     value, last = first[-1]
     rest = await store.reader.list_sorted(everywhere, SortedPage(order, (value, last.ns, last.id), 100))
     assert {one.key for _, one in (*first, *rest)} == {one.key for one in fleet}
+
+
+async def test_pages_by_ids_follow_each_other_where_long_ids_begin_alike(store: Store) -> None:
+    ids = ("a", "a" * 99, "a" * 100, "a" * 101, f"{'a' * 100}b", "a" * 99 + "b", "b", "\U0010fffe", "é")
+    made = [an_object(id_, ns=ns) for ns in (NS, "beta", "zeta") for id_ in ids]
+    await write(store, objects=[*made, an_object("a", ns="elsewhere"), an_object("aa", removed=True)])
+    everywhere = Selector((NS, "beta", "zeta", "empty"))
+    expected = [one.key for one in sorted(made, key=lambda one: (one.id[:100], one.ns, one.id))]
+    for limit in range(1, len(made) + 1):
+        assert [one.key for one in await pages(store, everywhere, SortOrder("id"), limit)] == expected
+        backwards = await pages(store, everywhere, SortOrder("id", is_descending=True), limit)
+        assert [one.key for one in backwards] == expected[::-1]

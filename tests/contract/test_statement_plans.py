@@ -53,6 +53,7 @@ GROWING = ("objects", "operations", "journal", "progress", "signals", "timers", 
 
 KINDS, KEYS, SPAN, CURSOR = ["vm"], [key("a"), key("b")], JournalSpan(0, 9), OperationCursor(5.0, "x")
 PAGE, SORTED = Page("a", 5), SortedPage(SortOrder("state"), None, 5)
+BY_ID = SortedPage(SortOrder("id"), ("a", NS, "a"), 5)
 ENDED = (Status.FAILED, Status.CANCELLED)
 
 Call = Callable[[Any], Awaitable[Any]]
@@ -67,6 +68,7 @@ READS: dict[str, Call] = {
     "list_objects by ids": lambda reader: reader.list_objects(Selector(NS, ids=("a", "b")), PAGE),
     "count_groups": lambda reader: reader.count_groups(Selector(NS, "vm"), BY_STATE),
     "list_sorted": lambda reader: reader.list_sorted(Selector(NS, "vm"), SORTED),
+    "list_sorted by ids": lambda reader: reader.list_sorted(Selector((NS, "beta")), BY_ID),
     "search": lambda reader: reader.search([NS], SearchText("a"), 5),
     "count_states": lambda reader: reader.count_states(Selector(NS, parent="p")),
     "count_by_namespace": lambda reader: reader.count_by_namespace([NS], "vm"),

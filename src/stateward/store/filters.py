@@ -91,6 +91,17 @@ class SortedPage(Struct, frozen=True):
     after: tuple[str | float, str, str] | None = None
     limit: int = 100
 
+    @property
+    def is_by_id(self) -> bool:
+        """Whether an index has each namespace in this order: a page reads only the first rows of each."""
+        return self.order.column == "id"
+
+    @property
+    def id_bound(self) -> str:
+        """The first or last id that a page by ids can have, because only the first characters of ids are compared."""
+        value = "" if self.after is None else str(self.after[0])
+        return f"{value}{LAST}" if self.order.is_descending else value
+
 
 class SearchText(Struct, frozen=True):
     """A searched text, in the forms that the stores look for; ASCII letters match in both cases."""

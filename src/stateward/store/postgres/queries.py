@@ -32,11 +32,14 @@ class PostgresWhere(WhereClause):
         self.parts.append(part)
 
 
-def where_objects(selector: Selector) -> PostgresWhere:
-    """Return the WHERE clause of a selector, on the alias `o`."""
+def where_objects(selector: Selector, ns: str = "") -> PostgresWhere:
+    """Return the WHERE clause of a selector, on the alias `o`, or of its part in the namespace of an expression."""
     where = PostgresWhere()
-    is_one = isinstance(selector.ns, str)
-    where.add(f"o.ns = {'?' if is_one else 'ANY (?::text[])'} AND NOT o.removed", selector.ns)
+    if ns:
+        where.add(f"o.ns = {ns} AND NOT o.removed")
+    else:
+        is_one = isinstance(selector.ns, str)
+        where.add(f"o.ns = {'?' if is_one else 'ANY (?::text[])'} AND NOT o.removed", selector.ns)
     where.add_given("o.kind = ?", selector.kind)
     where.add_given(f"o.parent = {'ANY (?::text[])' if isinstance(selector.parent, tuple) else '?'}", selector.parent)
     where.add_given("o.state = ANY (?::text[])", selector.states)

@@ -27,6 +27,11 @@ SELECT <fields>, sum(number)::bigint FROM (
 """
 SORTED_PAGE = render_sql("""
 SELECT <value> AS value, {Object:o} FROM objects o WHERE <where> ORDER BY value <way>, o.ns <way>, o.id <way> LIMIT """)
+# The first rows of each namespace, which an index has in this order, are merged.
+MERGED_PAGE = render_sql("""
+SELECT <value> AS value, {Object:o} FROM unnest(<namespaces>) n, LATERAL (
+    SELECT * FROM objects o WHERE <where> ORDER BY o.id <way> LIMIT <limit>
+) o ORDER BY value <way>, o.ns <way>, o.id <way> LIMIT """)
 OPERATION = render_sql("<shown> WHERE o.ns = $1 AND o.id = $2", shown=DISPLAYED)
 OPERATIONS_OF = render_sql(
     "<shown> WHERE o.ns || '' = $1 AND o.object = $2 ORDER BY o.created DESC, o.id DESC LIMIT $3", shown=DISPLAYED
@@ -187,14 +192,21 @@ class PostgresReader:
     async def list_sorted(
         self, selector: filters.Selector, page: filters.SortedPage
     ) -> list[tuple[str | float, records.Object]]:
-        where = queries.where_objects(selector)
+        where = queries.where_objects(selector, ns="n" if page.is_by_id else "")
         value = queries.sort_value(page.order, where)
         if page.after is not None:
             first = "?::double precision" if page.order.is_number else "?::text"
             where.add(f"({value}, o.ns, o.id) {'<' if page.order.is_descending else '>'} ({first}, ?, ?)", *page.after)
         limit = where.place(page.limit)
         way = "DESC" if page.order.is_descending else "ASC"
-        sql = render_sql(SORTED_PAGE, value=value, where=str(where), way=way)
+        if page.is_by_id:
+            if page.after is not None:
+                where.add(f"o.id {'<' if page.order.is_descending else '>'}= ?", page.id_bound)
+            spaces = [selector.ns] if isinstance(selector.ns, str) else list(selector.ns)
+            merged = {"namespaces": f"{where.place(spaces)}::text[]", "limit": limit}
+            sql = render_sql(MERGED_PAGE, value=value, where=str(where), way=way, **merged)
+        else:
+            sql = render_sql(SORTED_PAGE, value=value, where=str(where), way=way)
         return [(row[0], records.Object(*row[1:])) for row in await self._connections.fetch(sql + limit, *where.values)]
 
     async def count_groups(

@@ -46,10 +46,12 @@ def like_pattern(text: str) -> str:
     return f"%{text.translate(ESCAPES)}%"
 
 
-def where_objects(selector: filters.Selector, state: str | None = None) -> filters.WhereClause:
-    """Return the WHERE clause of a selector, or of its part in one state."""
+def where_objects(selector: filters.Selector, state: str | None = None, ns: str = "") -> filters.WhereClause:
+    """Return the WHERE clause of a selector, or of its part in one state, or in the namespace of an expression."""
     where = filters.WhereClause()
-    if isinstance(selector.ns, str):
+    if ns:
+        where.add(f"ns = {ns} AND removed = 0")
+    elif isinstance(selector.ns, str):
         where.add("ns = ? AND removed = 0", selector.ns)
     else:
         where.add("ns IN (SELECT value FROM json_each(?)) AND removed = 0", encode(selector.ns).decode())
@@ -244,17 +246,37 @@ SORTED = codec.json_packed(
 ) k CROSS JOIN objects o ON o.rowid = k.row ORDER BY k.value <way>, k.ns <way>, k.id <way>""",
 )
 
+# The first rows of each namespace, which the primary key has in this order, are merged.
+MERGED = codec.json_packed(
+    f"substr(o.id, 1, {filters.SORT_CHARS}), {{Object:o}}",
+    f"""FROM (
+    SELECT m.rowid AS row, substr(m.id, 1, {filters.SORT_CHARS}) AS value, m.ns, m.id FROM json_each(?) n
+    CROSS JOIN objects m ON m.rowid IN (
+        SELECT rowid FROM objects INDEXED BY sqlite_autoindex_objects_1 WHERE <where> ORDER BY id <way> LIMIT ?
+    ) ORDER BY value <way>, m.ns <way>, m.id <way> LIMIT ?
+) k CROSS JOIN objects o ON o.rowid = k.row ORDER BY k.value <way>, k.ns <way>, k.id <way>""",  # noqa: S608
+)
+
 
 def sorted_page(
     connection: sqlite3.Connection, selector: filters.Selector, page: filters.SortedPage
 ) -> list[tuple[str | float, Object]]:
     """Return a page of the selected objects in some order, with their sort values."""
-    where = where_objects(selector)
+    is_merged = page.is_by_id and (selector.kind, selector.parent, selector.ids) == (None, None, None)
+    where = where_objects(selector, ns="n.value" if is_merged else "")
     value, values = _sort_value(page.order)
     if page.after is not None:
-        where.add(f"({value}, ns, id) {'<' if page.order.is_descending else '>'} (?, ?, ?)", *values, *page.after)
+        sign = "<" if page.order.is_descending else ">"
+        where.add(f"({value}, ns, id) {sign} (?, ?, ?)", *values, *page.after)
+        if is_merged:
+            where.add(f"id {sign}= ?", page.id_bound)
     way = "DESC" if page.order.is_descending else "ASC"
     shown = codec.FULL_PRECISION.replace("<column>", "k.value") if page.order.is_number else "k.value"
+    if is_merged:
+        namespaces = encode([selector.ns] if isinstance(selector.ns, str) else selector.ns).decode()
+        sql, places = codec.render_sql(MERGED, where=str(where), way=way), (*where.values, page.limit, page.limit)
+        rows = codec.fetch_packed(connection, sql, (namespaces, *places))
+        return [(first, codec.object_of(rest)) for first, *rest in rows]
     # Reading the table in its own order is three times as fast as by the index of the namespace.
     is_scan = page.order.column not in INDEXED_COLUMNS and selector.kind is None and selector.parent is None
     source = "objects NOT INDEXED" if is_scan else indexed_table(selector)
