@@ -10,17 +10,9 @@ from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import Claim, Key, Lane, LaneGroup, WorkerRecord, WorkItem
+from tests.contract.samples import NS, a_timer, an_object, an_operation, some_work
 from tests.integration.postgres_helpers import in_loop, looking_at, opened, until_somebody_waits
-from tests.integration.postgres_samples import (
-    NS,
-    a_timer,
-    accepts,
-    an_object,
-    an_operation,
-    creates,
-    finished,
-    some_work,
-)
+from tests.integration.postgres_samples import accepts, creates, finished
 
 CAPACITY, LANES_AT_ONCE = 3, 2
 
@@ -173,7 +165,7 @@ async def test_what_another_heals_or_fires_is_passed_over(postgres_dsn: str) -> 
                 objects=[an_object(name) for name in "ab"],
                 operations=[an_operation(f"o{name}", name) for name in "ab"],
                 new_work=[some_work(f"o{name}", name, deadline=5.0) for name in "ab"],
-                timers=[a_timer(f"t{name}", 5.0, name) for name in "ab"],
+                timers=[a_timer(f"t{name}", 5.0, object=name) for name in "ab"],
             )
         )
 

@@ -29,10 +29,12 @@ from stateward.store.postgres.errors import translate_error
 from stateward.store.postgres.tx import PostgresTx
 from stateward.store.records import Key, Object
 from stateward.store.topics import ALL_TOPICS, Topic
+from tests.contract.samples import NS, an_entry, an_object
 from tests.contract.store_calls import TopicRecorder
 from tests.integration.postgres_helpers import in_loop, kill, looking_at, opened, until_somebody_waits
-from tests.integration.postgres_samples import NS, an_entry, an_object, creates
+from tests.integration.postgres_samples import creates
 from tests.servers import PostgresServer
+from tests.waiting import until
 
 IN_TRANSACTION = "state = 'idle in transaction'"
 AT_REST = "state = 'idle'"
@@ -345,8 +347,7 @@ async def test_a_store_whose_closing_is_cut_short_leaves_no_connection_open(post
     closing.cancel()
     await asyncio.gather(closing, holder, return_exceptions=True)
     async with looking_at(postgres_dsn) as connection, asyncio.timeout(30):
-        while await connection.fetchval(OURS):
-            await asyncio.sleep(0.01)
+        await until(lambda: connection.fetchval(OURS), lambda value: not value)
 
 
 def journals(name: str) -> Callable[[Tx], Awaitable[None]]:

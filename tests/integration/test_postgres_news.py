@@ -9,8 +9,8 @@ from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.listener import decode_topics, encode_topics
 from stateward.store.topics import ALL_TOPICS, Topic
+from tests.contract.samples import a_timer, an_entry
 from tests.integration.postgres_helpers import OF_THE_STORE, in_loop, kill, looking_at, opened
-from tests.integration.postgres_samples import a_timer, an_entry
 from tests.servers import PostgresServer
 
 LISTENING = "query LIKE 'LISTEN%'"

@@ -12,8 +12,9 @@ from stateward.store.filters import JournalFilter
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import Claim, IdempotencyRecord, JournalEntry, Key
+from tests.contract.samples import NS, an_entry, an_object, some_work
 from tests.integration.postgres_helpers import in_loop, looking_at, opened, until_somebody_waits
-from tests.integration.postgres_samples import NS, accepted, accepts, an_entry, an_object, creates, finished, some_work
+from tests.integration.postgres_samples import accepted, accepts, creates, finished
 
 EVERY_LINE = JournalFilter()
 
@@ -27,12 +28,12 @@ async def test_a_line_waits_for_the_commit_of_the_one_before(postgres_dsn: str) 
     written, may_commit = asyncio.Event(), asyncio.Event()
 
     async def slow(tx: Tx) -> None:
-        await tx.apply(Changes(journal=[an_entry("a", "first")]))
+        await tx.apply(Changes(journal=[an_entry("a", event="first")]))
         written.set()
         await may_commit.wait()
 
     async def quick(tx: Tx) -> None:
-        await tx.apply(Changes(journal=[an_entry("b", "second")]))
+        await tx.apply(Changes(journal=[an_entry("b", event="second")]))
 
     async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
         first = asyncio.create_task(store.transact(slow))
@@ -52,7 +53,7 @@ async def test_a_reader_that_follows_the_journal_misses_nothing(postgres_dsn: st
 
     async def write(store: PostgresStore, writer: int) -> None:
         for number in range(rounds):
-            lines = [an_entry(f"{writer}", f"{writer}.{number}.{part}") for part in range(number % 3 + 1)]
+            lines = [an_entry(f"{writer}", event=f"{writer}.{number}.{part}") for part in range(number % 3 + 1)]
 
             await store.transact(partial(journal, lines))
 

@@ -12,11 +12,13 @@ from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.tx import PostgresTx
 from stateward.store.records import Key
 from stateward.store.topics import ALL_TOPICS, Topic
+from tests.contract.samples import NS, an_entry, an_object
 from tests.contract.store_calls import TopicRecorder
 from tests.integration.postgres_helpers import in_loop, looking_at, opened
-from tests.integration.postgres_samples import NS, an_entry, an_object, creates
+from tests.integration.postgres_samples import creates
 from tests.integration.test_postgres_faults import names_of
 from tests.poolers import PgBouncer
+from tests.waiting import until
 
 SETTINGS = (
     "transaction_isolation",
@@ -121,8 +123,7 @@ async def test_a_pooler_that_is_killed_and_comes_back_loses_and_doubles_nothing(
         await store.transact(creates("before"))
         pgbouncer.kill()
         writing = asyncio.gather(*(persist(store, name) for name in names))
-        while not refused:
-            await asyncio.sleep(0.01)
+        await until(lambda: refused)
         await asyncio.to_thread(pgbouncer.start)
         await writing
         keys = {Key(NS, name) for name in names}

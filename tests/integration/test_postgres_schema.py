@@ -7,8 +7,9 @@ import pytest
 from stateward.store.errors import NotADatabase, StoreError, Unavailable, WrongSchema
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import Key
+from tests.contract.samples import NS
 from tests.integration.postgres_helpers import in_loop, looking_at, opened
-from tests.integration.postgres_samples import NS, creates
+from tests.integration.postgres_samples import creates
 
 
 @in_loop
