@@ -3,14 +3,16 @@
 In it are two simulated nodes, an account, a cloudspace and an image.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from stateward.store import open_store
+from tests.integration.domains.ovc.machine_processes import nodes_in
 from tests.integration.domains.ovc.ovc_harness import Cloud, open_cloud
+from tests.integration.drivers.local.host_machines import kill_all_in
 from tests.servers import PostgresServer
 
 
@@ -32,3 +34,11 @@ async def cloud(world: Cloud) -> AsyncIterator[Cloud]:
     """A namespace with the base objects."""
     yield await world.in_new_namespace().create_base_objects()
     world.gates.reset()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A data folder, of which no machine is left."""
+    yield tmp_path
+    for node in nodes_in(tmp_path):
+        kill_all_in(node)

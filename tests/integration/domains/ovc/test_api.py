@@ -145,6 +145,7 @@ async def test_an_action_in_transition_is_a_409_in_the_designs_words_that_names_
     assert (told["object"]["state"], told["object"]["operation"]) == ("PAUSING", told["operation"])
     problem = await api.refused(f"/machines/{vm}/stop")
     assert (problem["status"], problem["code"], problem["state"]) == (409, "in_transition", "PAUSING")
+    assert problem["retry"] is True
     assert problem["detail"].startswith("Cannot execute action at this time")
     assert problem["blocker"]["op"] == told["operation"]
     queue = await api.get(f"/queues/{vm}")

@@ -22,8 +22,9 @@ from stateward.store.records import Key
 from tests.fork_server import forked_module
 from tests.integration.domains.ovc.machine_processes import nodes_in, vms_in
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host_machines import kill_all_in, live_processes_in, needs_qemu
+from tests.integration.drivers.local.host_machines import live_processes_in, needs_qemu
 from tests.servers import PostgresServer
+from tests.waiting import until
 
 CHILD = "tests.integration.domains.ovc.crash_child"
 PATIENT_LEASE = 15.0
@@ -41,14 +42,6 @@ def hanging(database: str, folder: Path, *what: str, lease: float = 1.0) -> Iter
     with forked_module(CHILD, database, str(folder), *what, str(lease)) as (_, printed):
         told: dict[str, str] = json.loads(printed.readline())
         yield told
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A data folder, of which no machine is left."""
-    yield tmp_path
-    for node in nodes_in(tmp_path):
-        kill_all_in(node)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -183,7 +176,7 @@ async def test_what_has_outlived_its_time_and_its_worker_is_settled_by_what_is_t
         pass
     async with open_cloud(open_store(database), folder, works=False) as cloud:
         await cloud.engine.store.transact(lambda tx: _late(tx, Key(cloud.ns, at["vm"]), Key(cloud.ns, at["op"])))
-        await cloud.until(lambda: _is_stuck(cloud, at["vm"]))
+        await until(lambda: _is_stuck(cloud, at["vm"]))
     async with open_cloud(open_store(database), folder) as cloud:
         await cloud.engine.wait_record(cloud.ns, at["op"], 60)
         assert await cloud.states(at["vm"], cloud.boot_disk(at["vm"])) == [state, disk]
@@ -220,7 +213,7 @@ async def test_a_worker_that_is_slow_and_alive_is_left_alone(postgres_server: Po
                 return len(seen) > 3
 
             seen: set[tuple[tuple[str, float], ...]] = set()
-            await cloud.until(others_looked)
+            await until(others_looked)
             assert (await cloud.operation(at["op"])).status == "running"
             assert await cloud.state(at["vm"]) == "DESTROYING"
             healing = await cloud.service.healing(cloud.ns, 0.0)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from shutil import which
@@ -21,10 +20,11 @@ from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
-from tests.integration.domains.ovc.machine_processes import nodes_in, vms_of
+from tests.integration.domains.ovc.machine_processes import vms_of
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host_machines import kill_all_in, needs_qemu
+from tests.integration.drivers.local.host_machines import needs_qemu
 from tests.stopped_processes import stop_process
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -244,14 +244,6 @@ async def test_update_status_takes_no_node_for_a_person(cloud: Cloud) -> None:
 # --- real machines ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A data folder, of which no machine is left."""
-    yield tmp_path
-    for node in nodes_in(tmp_path):
-        kill_all_in(node)
-
-
 async def test_a_process_that_was_killed_is_noticed_by_itself(folder: Path) -> None:
     settings = Settings(storage="none", look_every=0.05)
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as opened:
@@ -282,7 +274,7 @@ async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not
         assert "cannot say" in node_seen(await cloud.get(cloud.nodes[0])).trouble
         assert machine in (await host.list_machines()).keys
         os.kill(pid, signal.SIGKILL)
-        await cloud.until(lambda: _is_off(host, machine))
+        await until(lambda: _is_off(host, machine))
         await look(cloud)
         assert await cloud.state(vm) == "HALTED"
         await cloud.did(vm, "start")

@@ -1,6 +1,5 @@
 """Images from files: refused if the library does not have them or nothing can boot them; otherwise they are booted."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
@@ -14,9 +13,9 @@ from stateward.drivers.qemu import guest_images
 from stateward.errors import BadInput
 from stateward.store import open_store
 from stateward.store.filters import Page, Selector
-from tests.integration.domains.ovc.machine_processes import nodes_in
 from tests.integration.domains.ovc.ovc_harness import ANN, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host_machines import ARCHITECTURES, kill_all_in
+from tests.integration.drivers.local.host_machines import ARCHITECTURES
+from tests.waiting import until
 
 needs_tools = pytest.mark.skipif(
     which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils"
@@ -49,14 +48,6 @@ def install_firmware(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     monkeypatch.setitem(guest_images.GUEST_BOARDS, "aarch64", board)
 
 
-@pytest.fixture
-def machine_folder(tmp_path: Path) -> Iterator[Path]:
-    """A data folder whose machines end with the test."""
-    yield tmp_path
-    for node in nodes_in(tmp_path):
-        kill_all_in(node)
-
-
 async def cloud_with_image(cloud: Cloud, folder: Path, arch: str) -> Cloud:
     """Give a cloud a QEMU node, and an image of the library."""
     await cloud.create_base_objects(1, driver="qemu", arch=arch)
@@ -68,12 +59,12 @@ async def cloud_with_image(cloud: Cloud, folder: Path, arch: str) -> Cloud:
 @needs_tools
 @pytest.mark.parametrize("arch", [one for one in ARCHITECTURES if one.values == ("aarch64",)])
 async def test_an_image_is_booted_by_the_firmware_and_refused_without(
-    machine_folder: Path, monkeypatch: pytest.MonkeyPatch, arch: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arch: str
 ) -> None:
-    firmware = machine_folder / "QEMU_EFI.fd"
+    firmware = folder / "QEMU_EFI.fd"
     install_firmware(monkeypatch, firmware)
-    async with open_cloud(open_store(str(machine_folder / "stateward.db")), machine_folder, FILES) as cloud:
-        await cloud_with_image(cloud, machine_folder, arch)
+    async with open_cloud(open_store(str(folder / "stateward.db")), folder, FILES) as cloud:
+        await cloud_with_image(cloud, folder, arch)
         with pytest.raises(BadInput, match=r"disks do not boot without .*QEMU_EFI.fd .*qemu-efi-aarch64") as refused:
             await cloud.vm(size="1c256m")
         assert (refused.value.field, await _names(cloud, VM.kind)) == ("image", [])
@@ -86,7 +77,4 @@ async def test_an_image_is_booted_by_the_firmware_and_refused_without(
         assert isinstance(node, QemuNode)
         console = node.host.folder_of(await cloud.machine(vm)) / "console"
 
-        async def shows_firmware() -> bool:
-            return console.read_bytes() == b"F"
-
-        await cloud.until(shows_firmware)
+        await until(lambda: console.read_bytes() == b"F")

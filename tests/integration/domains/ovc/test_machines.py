@@ -58,21 +58,6 @@ async def test_a_machine_lives_through_all_of_its_states(cloud: Cloud) -> None:
 # --- one action at a time --------------------------------------------------------------------------------------------
 
 
-async def test_the_state_changes_at_acceptance_and_a_second_action_is_refused_with_the_first_one_named(
-    cloud: Cloud,
-) -> None:
-    vm = await cloud.vm()
-    cloud.gates.close("pause")
-    pausing = await cloud.ask(vm, "pause")
-    assert pausing.object.state == "PAUSING"
-    with pytest.raises(NotNow, match=r"^Cannot execute action at this time") as refused:
-        await cloud.ask(vm, "stop")
-    assert refused.value.blocker is not None
-    assert (refused.value.blocker.op, refused.value.retry) == (pausing.op.id, True)
-    cloud.gates.open("pause")
-    await cloud.ended(pausing)
-
-
 async def test_of_many_racing_actions_exactly_one_is_accepted(cloud: Cloud) -> None:
     vm = await cloud.vm()
     cloud.gates.close("pause")

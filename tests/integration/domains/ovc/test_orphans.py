@@ -1,6 +1,5 @@
 """Orphans: machines and files that no object owns are reported to administrators, and left alone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from shutil import which
@@ -13,9 +12,8 @@ from stateward.domains.ovc.nodes.port import Hypervisor, NodeInventory, NodeMach
 from stateward.domains.ovc.settings import Settings
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
-from tests.integration.domains.ovc.machine_processes import nodes_in
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host_machines import kill_all_in
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -135,14 +133,6 @@ async def test_a_file_that_no_disk_or_image_of_any_namespace_owns_is_told(tmp_pa
 # --- real machines ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A data folder, of which no machine is left."""
-    yield tmp_path
-    for one in nodes_in(tmp_path):
-        kill_all_in(one)
-
-
 async def test_a_real_process_of_nobody_is_noticed_by_itself(folder: Path) -> None:
     settings = Settings(storage="none", look_every=0.05)
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as cloud:
@@ -150,12 +140,9 @@ async def test_a_real_process_of_nobody_is_noticed_by_itself(folder: Path) -> No
         host = await cloud.plugin.nodes.get(cloud.ns, id_)
         await host.start(NodeMachine(STRAY, "stray", "tiny"))
 
-        async def told() -> bool:
-            return [one.id for one in node_seen(await cloud.get(id_)).orphans] == [OrphanId("machine", STRAY)]
-
-        async def forgotten() -> bool:
-            return not node_seen(await cloud.get(id_)).orphans
-
-        await cloud.until(told)
+        await until(
+            lambda: cloud.get(id_),
+            lambda obj: [one.id for one in node_seen(obj).orphans] == [OrphanId("machine", STRAY)],
+        )
         await host.stop(STRAY)
-        await cloud.until(forgotten)
+        await until(lambda: cloud.get(id_), lambda obj: not node_seen(obj).orphans)
