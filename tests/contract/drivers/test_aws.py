@@ -9,8 +9,9 @@ from stateward.drivers.aws import AwsDriver
 from tests.contract.drivers.conformance import Conformance
 from tests.contract.drivers.driver_case import DriverCase
 from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
-from tests.integration.drivers.aws.moto_cloud import REGION, SPEC, Fault, FaultKind, shared_cloud
+from tests.integration.drivers.aws.moto_cloud import REGION, SPEC, shared_cloud
 from tests.integration.drivers.aws.moto_images import IMAGE
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 CHANGING = ("RunInstances", "StopInstances", "StartInstances", "RebootInstances", "TerminateInstances")
 

@@ -15,8 +15,9 @@ from tests.contract.drivers.conformance import Conformance
 from tests.contract.drivers.driver_case import DriverCase
 from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
 from tests.contract.drivers.real_accounts import ACCOUNT_TEST_TIMEOUT_S, AccountCase, has_account, open_account
-from tests.integration.drivers.azure.arm_cloud import GROUP, LOCATION, SUBNET, Fault, FaultKind, shared_cloud
+from tests.integration.drivers.azure.arm_cloud import GROUP, LOCATION, SUBNET, shared_cloud
 from tests.integration.drivers.azure.arm_machines import IMAGE, SPEC
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 
 class AzureCase(BreakableDriverCase):

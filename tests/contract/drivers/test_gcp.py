@@ -10,7 +10,8 @@ from tests.contract.drivers.conformance import Conformance
 from tests.contract.drivers.driver_case import DriverCase
 from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
 from tests.contract.drivers.real_accounts import ACCOUNT_TEST_TIMEOUT_S, AccountCase, has_account, open_account
-from tests.integration.drivers.gcp.gce_cloud import GceFault, GceFaultKind, shared_cloud
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
+from tests.integration.drivers.gcp.gce_cloud import shared_cloud
 from tests.integration.drivers.gcp.gce_world import IMAGE, PROJECT, REGION, SPEC, ZONE
 
 CHANGING = [f"instances.{verb}" for verb in ("insert", "suspend", "resume", "reset", "delete")]
@@ -45,7 +46,7 @@ class GcpCase(BreakableDriverCase):
 
     async def lose_next_answer(self) -> bool:
         for action in CHANGING:
-            self.cloud.inject_fault(GceFault(GceFaultKind.LOST_ANSWER, action))
+            self.cloud.inject_fault(Fault(FaultKind.LOST_ANSWER, action))
         return True
 
 

@@ -4,12 +4,11 @@ It runs in threads of the test's own process and listens on loopback. Its client
 """
 
 import io
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
-from enum import StrEnum
 from functools import cache
 from socket import SHUT_RDWR
-from threading import Event, RLock, Thread
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -18,37 +17,14 @@ from moto import settings
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import EC2Backend, ec2_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from msgspec import Struct
 from werkzeug.serving import make_server
 
 from tests.integration.drivers.aws.instance_lifecycle import CloudBehaviour, InstanceLifecycle
 from tests.integration.drivers.aws.moto_images import use_few_images
+from tests.integration.drivers.cloud_faults import Fault, FaultKind, FaultyCloud
 
 REGION = "ap-northeast-2"
 SPEC = "t3.nano"
-
-
-class FaultKind(StrEnum):
-    """The kinds of faults of a call."""
-
-    ERROR = "answered with an error, nothing is done"
-    DONE_BUT_ERROR = "done, and answered with an error"
-    LOST_ANSWER = "done, and the connection is cut"
-    LOST_REQUEST = "not done, and the connection is cut"
-    SILENCE = "not done, and never answered"
-
-
-class Fault(Struct):
-    """A fault of one of the next calls."""
-
-    kind: FaultKind
-    action: str = ""  # any, if empty
-    code: str = ""
-    status: int = 400
-    message: str = "injected"
-    times: int = 1
-    skip: int = 0  # how many calls pass before
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Handler(MotoRequestHandler):
@@ -60,7 +36,7 @@ class Handler(MotoRequestHandler):
         """Say nothing."""
 
 
-class MotoCloud:
+class MotoCloud(FaultyCloud):
     """The server; `reset` gives each test an empty cloud."""
 
     def __init__(self) -> None:
@@ -69,7 +45,7 @@ class MotoCloud:
         settings.ENABLE_KEYPAIR_VALIDATION = True
         use_few_images()
         self._moto = DomainDispatcherApplication(create_backend_app)
-        self._lock = RLock()
+        super().__init__()
         self._over = Event()
         self.reset()
         self._server = make_server("127.0.0.1", 0, self, threaded=True, request_handler=Handler)
@@ -88,9 +64,7 @@ class MotoCloud:
             ec2_backends[DEFAULT_ACCOUNT_ID].reset()
             self.behaviour = behaviour or CloudBehaviour()
             self.instances = InstanceLifecycle(self.records, self.behaviour)
-            self.faults: list[Fault] = []
-            self.calls: Counter[str] = Counter()
-            self.cut = False
+            self.reset_faults()
             self.known_keys: set[str] | None = None  # access keys that are let in; all, if none are named
             self._answered: deque[float] = deque()
 
@@ -98,11 +72,6 @@ class MotoCloud:
     def records(self) -> EC2Backend:
         """What moto keeps."""
         return ec2_backends[DEFAULT_ACCOUNT_ID][REGION]
-
-    def inject_fault(self, fault: Fault) -> None:
-        """Let one of the next calls fail."""
-        with self._lock:
-            self.faults.append(fault)
 
     def stop(self) -> None:
         """Stop serving."""
@@ -118,9 +87,9 @@ class MotoCloud:
         # real time: the latency that a test has set
         sleep(self.behaviour.latency)
         with self._lock:
-            over, fault = self._over, self._meet(asked.get("Action", ""))
+            over, fault = self._over, self.count_call(asked.get("Action", ""))
             refusal = None if fault else self._refusal(environ)
-            answer = None if refusal or (fault and not _done(fault)) else self._do(environ, asked)
+            answer = None if refusal or (fault and not fault.kind.is_done) else self._do(environ, asked)
         if fault:
             return self._faulty_answer(fault, environ, over, start_response)
         if refusal:
@@ -128,20 +97,6 @@ class MotoCloud:
         assert answer is not None
         start_response(answer[0], answer[1])
         return [answer[2]]
-
-    def _meet(self, action: str) -> Fault | None:
-        self.calls[action] += 1
-        if self.cut:
-            return Fault(FaultKind.LOST_REQUEST)
-        for fault in self.faults:
-            if fault.action not in ("", action) or fault.times <= 0:
-                continue
-            if fault.skip > 0:
-                fault.skip -= 1
-                continue
-            fault.times -= 1
-            return fault
-        return None
 
     def _refusal(self, environ: dict[str, Any]) -> Fault | None:
         """Refuse unknown callers, and calls above the rate limit."""
@@ -170,16 +125,12 @@ class MotoCloud:
     def _faulty_answer(
         self, fault: Fault, environ: dict[str, Any], over: Event, start_response: Any
     ) -> Iterable[bytes]:
-        if fault.kind in (FaultKind.ERROR, FaultKind.DONE_BUT_ERROR):
+        if fault.kind.is_answered:
             return _error(fault, start_response)
         if fault.kind is FaultKind.SILENCE:
             over.wait()
         environ["werkzeug.socket"].shutdown(SHUT_RDWR)
         raise ConnectionAbortedError(fault.kind)
-
-
-def _done(fault: Fault) -> bool:
-    return fault.kind in (FaultKind.LOST_ANSWER, FaultKind.DONE_BUT_ERROR)
 
 
 def _error(fault: Fault, start_response: Any) -> list[bytes]:

@@ -12,7 +12,8 @@ from stateward.drivers.aws.sdk import connect
 from stateward.drivers.aws.settings import Credential, read_credential, read_settings
 from tests.integration.drivers.aws.conftest import SECRET, SESSION, MakeDriver
 from tests.integration.drivers.aws.ec2_machines import new_machine_specs
-from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
+from tests.integration.drivers.aws.moto_cloud import MotoCloud
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 INI = """
 [default]

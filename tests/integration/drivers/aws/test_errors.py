@@ -25,7 +25,9 @@ from stateward.drivers.cloud.client import THREADS
 from stateward.drivers.cloud.errors import FailedOutcome
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.ec2_machines import create_machines, describe_machines, new_machine_specs
-from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
+from tests.integration.drivers.aws.moto_cloud import MotoCloud
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
+from tests.waiting import until
 
 REFUSALS = [
     ("InsufficientInstanceCapacity", 500, RefusalReason.CAPACITY),
@@ -153,8 +155,7 @@ async def test_a_closed_driver_does_nothing_and_says_so(driver: AwsDriver) -> No
 async def test_closing_drops_what_was_not_sent_and_says_so(driver: AwsDriver, cloud: MotoCloud, ec2: Any) -> None:
     cloud.behaviour.latency = 0.2
     creating = asyncio.create_task(driver.create(new_machine_specs(3 * THREADS)))
-    while not cloud.calls["RunInstances"]:
-        await asyncio.sleep(0.01)
+    await until(lambda: cloud.calls["RunInstances"])
     await driver.close()
     kinds = [type(outcome) for outcome in await creating]
     assert kinds.count(TransientFailure) > 0
@@ -165,8 +166,7 @@ async def test_closing_drops_what_was_not_sent_and_says_so(driver: AwsDriver, cl
 async def test_a_caller_that_is_cancelled_is_cancelled(driver: AwsDriver, cloud: MotoCloud) -> None:
     cloud.inject_fault(Fault(FaultKind.SILENCE, "DescribeInstances"))
     looking = asyncio.create_task(driver.observe())
-    while not cloud.calls["DescribeInstances"]:
-        await asyncio.sleep(0.01)
+    await until(lambda: cloud.calls["DescribeInstances"])
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking

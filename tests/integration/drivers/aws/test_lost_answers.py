@@ -23,7 +23,8 @@ from tests.integration.drivers.aws.ec2_machines import (
     new_machine_specs,
     wait_for_state,
 )
-from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
+from tests.integration.drivers.aws.moto_cloud import MotoCloud
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 
 @pytest.mark.parametrize("kind", [FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST])

@@ -20,7 +20,8 @@ from stateward.drivers import (
 )
 from stateward.drivers.aws import AwsDriver
 from tests.integration.drivers.aws.conftest import MakeDriver
-from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
+from tests.integration.drivers.aws.moto_cloud import MotoCloud
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 NETWORK = CloudResource(ResourceKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
 KEY = CloudResource(ResourceKind.SSH_KEY, "ssh-key", "my key")

@@ -6,22 +6,20 @@ written from those libraries and their documentation: Azure itself may differ.
 
 import json
 import re
-from collections import Counter, deque
-from enum import StrEnum
+from collections import deque
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR
 from sys import exception
-from threading import Event, RLock, Thread
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from msgspec import Struct
-
 from tests.integration.drivers.azure.arm_machines import MACHINES, OWN_IMAGE, ArmMachines, find_images, listed_sizes
 from tests.integration.drivers.azure.arm_networks import GROUPS, KEYS, NETWORKS, ArmNetworks
 from tests.integration.drivers.azure.arm_records import ArmBehaviour, ArmOperation, ArmProblem, ArmRecord, ArmRecords
+from tests.integration.drivers.cloud_faults import Fault, FaultKind, FaultyCloud
 
 LOCATION, GROUP = "koreacentral", "farm"
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
@@ -35,29 +33,6 @@ IMAGES = re.compile(
     r"/offers/([^/]+)/skus/([^/]+)/versions(?:/([^/]+))?"
 )
 OPERATIONS = re.compile(r"/providers/Microsoft\.\w+/locations/\w+/(operations|operationResults)/([^/]+)")
-
-
-class FaultKind(StrEnum):
-    """The kinds of faults of a call."""
-
-    ERROR = "answered with an error, nothing is done"
-    DONE_BUT_ERROR = "done, and answered with an error"
-    LOST_ANSWER = "done, and the connection is cut"
-    LOST_REQUEST = "not done, and the connection is cut"
-    SILENCE = "not done, and never answered"
-
-
-class Fault(Struct):
-    """A fault of one of the next calls."""
-
-    kind: FaultKind
-    action: str = ""  # such as `PUT virtualMachines`; any, if empty
-    code: str = ""
-    status: int = 400
-    message: str = "injected"
-    times: int = 1
-    skip: int = 0  # how many calls pass before
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class ArmReply(NamedTuple):
@@ -101,11 +76,11 @@ class QuietServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class ArmCloud:
+class ArmCloud(FaultyCloud):
     """The server; `reset` gives each test a resource group with one network, and nothing else."""
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        super().__init__()
         self._over = Event()
         self.reset()
         self._server = QuietServer(("127.0.0.1", 0), _handler(self))
@@ -124,9 +99,7 @@ class ArmCloud:
             self.behaviour = behaviour or ArmBehaviour()
             self.records = ArmRecords(self.behaviour)
             self.machines, self.networks = ArmMachines(self.records), ArmNetworks(self.records)
-            self.faults: list[Fault] = []
-            self.calls: Counter[str] = Counter()
-            self.cut = False
+            self.reset_faults()
             self.known_clients: set[str] | None = None  # clients that are let in; all, if none are named
             self._answered: deque[float] = deque()
             network = SUBNET.rpartition("/subnets/")[0]
@@ -134,11 +107,6 @@ class ArmCloud:
             space = {"addressSpace": {"addressPrefixes": ["10.9.0.0/16"]}, "subnets": [subnet]}
             self.networks.put(NETWORKS, "given", network, {"location": LOCATION, "properties": space})
             self.records.of(NETWORKS)["given"].state = "Succeeded"
-
-    def inject_fault(self, fault: Fault) -> None:
-        """Let one of the next calls fail."""
-        with self._lock:
-            self.faults.append(fault)
 
     def names(self, kind: str) -> list[str]:
         """Return the names of the resources of a type, without what was there before."""
@@ -153,34 +121,20 @@ class ArmCloud:
         # real time: the latency that a test has set
         sleep(self.behaviour.latency)
         with self._lock:
-            self.calls[request.action] += 1
-            fault = self._fault(request.action)
+            fault = self.count_call(request.action)
             reply = ArmReply(500)
             try:
                 if fault is None:
                     self._let_in(request)
-                if fault is None or fault.kind in (FaultKind.LOST_ANSWER, FaultKind.DONE_BUT_ERROR):
+                if fault is None or fault.kind.is_done:
                     self.records.settle()
                     reply = self._route(request)
             except ArmProblem as problem:
                 after = (("Retry-After", "1"),) if problem.status == 429 else ()
                 reply = _error(problem.status, problem.code, problem.message, after)
-            if fault is not None and fault.kind in (FaultKind.ERROR, FaultKind.DONE_BUT_ERROR):
+            if fault is not None and fault.kind.is_answered:
                 reply = _error(fault.status, fault.code, fault.message, fault.headers)
             return reply, fault, self._over
-
-    def _fault(self, action: str) -> Fault | None:
-        if self.cut:
-            return Fault(FaultKind.LOST_REQUEST)
-        for fault in self.faults:
-            if fault.action not in ("", action) or fault.times <= 0:
-                continue
-            if fault.skip > 0:
-                fault.skip -= 1
-                continue
-            fault.times -= 1
-            return fault
-        return None
 
     def _let_in(self, request: ArmRequest) -> None:
         """Refuse unknown callers, and calls above the rate limit."""

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from stateward.drivers import AlreadyDone, CallAccepted, CallRefused, MachineAction, MachineHandle, RefusalReason
 from stateward.drivers.azure import AzureDriver
-from tests.integration.drivers.azure.arm_cloud import ArmCloud, Fault, FaultKind
+from tests.integration.drivers.azure.arm_cloud import ArmCloud
 from tests.integration.drivers.azure.azure_machines import (
     counts,
     create_machines,
@@ -12,6 +12,7 @@ from tests.integration.drivers.azure.azure_machines import (
     wait_for_state,
     wait_until_gone,
 )
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 LISTINGS = {
     "LIST virtualMachines": 3,
@@ -34,7 +35,7 @@ async def test_30_machines_are_made_listed_over_pages_and_terminated(driver: Azu
     assert len({one.private_ip for one in listing.machines}) == 30
     outcomes = await driver.act(MachineAction.TERMINATE, [MachineHandle(key) for key in keys])
     assert all(isinstance(one, CallAccepted) for one in outcomes)
-    await wait_until_gone(driver, keys)
+    await wait_until_gone(driver, *keys)
     assert counts(cloud) == [0, 0, 0, 0]
 
 

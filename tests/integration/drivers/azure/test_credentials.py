@@ -9,9 +9,10 @@ from stateward.credential_fields import CredentialMissing
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind, TransientFailure
 from stateward.drivers.azure import AzureDriver
 from stateward.drivers.azure.settings import ServicePrincipal, read_principal
-from tests.integration.drivers.azure.arm_cloud import SUBSCRIPTION, ArmCloud, Fault, FaultKind
+from tests.integration.drivers.azure.arm_cloud import SUBSCRIPTION, ArmCloud
 from tests.integration.drivers.azure.azure_machines import new_machine_specs
 from tests.integration.drivers.azure.conftest import SECRET, MakeDriver
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 INI = """
 [default]

@@ -20,10 +20,12 @@ from stateward.drivers import (
 )
 from stateward.drivers.azure import AzureDriver
 from stateward.drivers.azure.errors import classify_answer
-from tests.integration.drivers.azure.arm_cloud import ArmCloud, Fault, FaultKind
+from tests.integration.drivers.azure.arm_cloud import ArmCloud
 from tests.integration.drivers.azure.arm_machines import IMAGE, SPEC
 from tests.integration.drivers.azure.azure_machines import counts, create_machines, new_machine_specs
 from tests.integration.drivers.azure.conftest import MakeDriver
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
+from tests.waiting import until
 
 PUT = "PUT virtualMachines"
 REFUSALS = [
@@ -204,8 +206,7 @@ async def test_a_closed_driver_does_nothing_and_says_so(driver: AzureDriver) -> 
 async def test_closing_never_hides_what_was_sent(driver: AzureDriver, cloud: ArmCloud) -> None:
     cloud.behaviour.latency = 0.1
     creating = asyncio.create_task(driver.create(new_machine_specs(60)))
-    while not cloud.calls[PUT]:
-        await asyncio.sleep(0.01)
+    await until(lambda: cloud.calls[PUT])
     await driver.close()
     kinds = [type(outcome) for outcome in await creating]
     assert {CallAccepted, CallUnanswered, TransientFailure} >= set(kinds)
@@ -216,8 +217,7 @@ async def test_closing_never_hides_what_was_sent(driver: AzureDriver, cloud: Arm
 async def test_a_caller_that_is_cancelled_is_cancelled(driver: AzureDriver, cloud: ArmCloud) -> None:
     cloud.inject_fault(Fault(FaultKind.SILENCE, "LIST virtualMachines"))
     looking = asyncio.create_task(driver.observe())
-    while not cloud.calls["LIST virtualMachines"]:
-        await asyncio.sleep(0.01)
+    await until(lambda: cloud.calls["LIST virtualMachines"])
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking

@@ -92,7 +92,7 @@ async def test_a_machine_lives_from_its_network_to_its_end_as_another_client_see
         assert seen.native_state == words
     assert counts(cloud) == [1, 1, 1, 1]
     assert isinstance((await driver.act(MachineAction.TERMINATE, [handle]))[0], CallAccepted)
-    await wait_until_gone(driver, [want.key])
+    await wait_until_gone(driver, want.key)
     assert counts(cloud) == [0, 0, 0, 0]
 
 
@@ -153,7 +153,7 @@ async def test_a_creation_that_fails_later_is_shown_with_its_code(driver: AzureD
     (seen,) = await wait_for_state(driver, [want.key], MachineState.FAILED)
     assert (seen.native_state, seen.details["reason"]) == ("Failed", "AllocationFailed: no room for it")
     await driver.act(MachineAction.TERMINATE, [MachineHandle(want.key)])
-    await wait_until_gone(driver, [want.key])
+    await wait_until_gone(driver, want.key)
     assert counts(cloud) == [0, 0, 0, 0]
 
 

@@ -23,7 +23,7 @@ from stateward.drivers.azure.client import ArmClient
 from stateward.drivers.azure.machines import AzureMachines
 from stateward.drivers.azure.names import arm_name
 from stateward.engine.worker.lease import LEASE_S
-from tests.integration.drivers.azure.arm_cloud import ArmCloud, Fault, FaultKind
+from tests.integration.drivers.azure.arm_cloud import ArmCloud
 from tests.integration.drivers.azure.azure_machines import (
     counts,
     create_machines,
@@ -32,6 +32,7 @@ from tests.integration.drivers.azure.azure_machines import (
     wait_until_gone,
 )
 from tests.integration.drivers.azure.conftest import MakeDriver
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 STEPS = ("PUT publicIPAddresses", "PUT networkInterfaces", "PUT virtualMachines")
 LOST = (FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST)
@@ -66,7 +67,7 @@ async def test_a_create_that_nobody_continues_is_found_by_its_key_and_terminated
     assert keys == ([] if (step, kind) == (STEPS[0], FaultKind.LOST_REQUEST) else [want.key])
     (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineHandle(want.key)])
     assert isinstance(outcome, CallAccepted if keys else CallRefused)
-    await wait_until_gone(driver, [want.key])
+    await wait_until_gone(driver, want.key)
     assert counts(cloud) == [0, 0, 0, 0]
 
 
@@ -101,7 +102,7 @@ async def test_a_worker_that_is_killed_after_any_call_leaves_what_the_next_one_c
     await wait_for_state(driver, [want.key])
     assert counts(cloud) == [1, 1, 1, 1]
     await driver.act(MachineAction.TERMINATE, [MachineHandle(want.key)])
-    await wait_until_gone(driver, [want.key])
+    await wait_until_gone(driver, want.key)
     assert counts(cloud) == [0, 0, 0, 0]
 
 

@@ -19,9 +19,10 @@ from stateward.drivers import (
 from stateward.drivers.azure import AzureDriver, client
 from stateward.drivers.azure.names import arm_name
 from stateward.drivers.azure.rules import present_rules
-from tests.integration.drivers.azure.arm_cloud import SCOPE, ArmCloud, Fault, FaultKind
+from tests.integration.drivers.azure.arm_cloud import SCOPE, ArmCloud
 from tests.integration.drivers.azure.arm_networks import GROUPS, KEYS, NETWORKS
 from tests.integration.drivers.azure.conftest import MakeDriver
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 
 NETWORK = CloudResource(ResourceKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
 NETWORK_ID = f"{SCOPE}/Microsoft.Network/virtualNetworks/{arm_name('net-key')}"

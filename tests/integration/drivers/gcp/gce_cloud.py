@@ -6,48 +6,19 @@ was written from that library and from the published reference: no real cloud wa
 
 import json
 from base64 import urlsafe_b64decode
-from collections import Counter, deque
-from enum import StrEnum
+from collections import deque
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR
-from threading import Event, RLock, Thread
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from msgspec import Struct
-
-from tests.integration.drivers.gcp.gce_requests import GceError, GceRequest, read_request
+from tests.integration.drivers.cloud_faults import Fault, FaultKind, FaultyCloud
+from tests.integration.drivers.gcp.gce_requests import GceError, read_request
 from tests.integration.drivers.gcp.gce_resource_world import GceResourceWorld
 from tests.integration.drivers.gcp.gce_world import GceBehaviour
-
-
-class GceFaultKind(StrEnum):
-    """The kinds of faults of a call."""
-
-    ERROR = "answered with an error, nothing is done"
-    DONE_BUT_ERROR = "done, and answered with an error"
-    LOST_ANSWER = "done, and the connection is cut"
-    LOST_REQUEST = "not done, and the connection is cut"
-    SILENCE = "not done, and never answered"
-
-
-DONE = (GceFaultKind.LOST_ANSWER, GceFaultKind.DONE_BUT_ERROR)
-ANSWERED = (GceFaultKind.ERROR, GceFaultKind.DONE_BUT_ERROR)
-
-
-class GceFault(Struct):
-    """A fault of one of the next calls."""
-
-    kind: GceFaultKind
-    action: str = ""  # any, if empty
-    status: int = 400
-    reason: str = ""
-    message: str = "injected"
-    times: int = 1
-    skip: int = 0  # how many calls pass before
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class GceServer(ThreadingHTTPServer):
@@ -57,11 +28,11 @@ class GceServer(ThreadingHTTPServer):
     request_queue_size = 256
 
 
-class GceCloud:
+class GceCloud(FaultyCloud):
     """The server; `reset` gives each test an empty cloud."""
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        super().__init__()
         self._over = Event()
         self._server = GceServer(("127.0.0.1", 0), _handler_of(self))
         self.reset()
@@ -79,17 +50,10 @@ class GceCloud:
             self._over = Event()
             self.behaviour = behaviour or GceBehaviour()
             self.world = GceResourceWorld(self.behaviour, self.url)
-            self.faults: list[GceFault] = []
-            self.calls: Counter[str] = Counter()
+            self.reset_faults()
             self.callers: set[str] = set()
             self.known_accounts: set[str] | None = None  # e-mail addresses that are let in; all, if none are named
-            self.cut = False
             self._answered: deque[float] = deque()
-
-    def inject_fault(self, fault: GceFault) -> None:
-        """Let one of the next calls fail."""
-        with self._lock:
-            self.faults.append(fault)
 
     # --- each request ------------------------------------------------------------------------------------------------
 
@@ -104,33 +68,19 @@ class GceCloud:
             try:
                 request = read_request(handler.command, address.path, dict(parse_qsl(address.query)), body)
                 self.callers.add(caller)
-                fault = self._meet(request)
+                fault = self.count_call(request.action)
                 self._refuse(caller, fault)
-                status, answer = 200, {} if fault and fault.kind not in DONE else self.world.answer(request)
+                status, answer = 200, {} if fault and not fault.kind.is_done else self.world.answer(request)
             except GceError as error:
                 status, answer = error.status, error.body()
         if fault is None:
             _send(handler, status, answer)
-        elif fault.kind in ANSWERED:
-            _send(handler, fault.status, GceError(fault.status, fault.reason, fault.message).body(), fault.headers)
+        elif fault.kind.is_answered:
+            _send(handler, fault.status, GceError(fault.status, fault.code, fault.message).body(), fault.headers)
         else:
-            self._cut(handler, over if fault.kind is GceFaultKind.SILENCE else None)
+            self._cut(handler, over if fault.kind is FaultKind.SILENCE else None)
 
-    def _meet(self, request: GceRequest) -> GceFault | None:
-        self.calls[request.action] += 1
-        if self.cut:
-            return GceFault(GceFaultKind.LOST_REQUEST)
-        for fault in self.faults:
-            if fault.action not in ("", request.action) or fault.times <= 0:
-                continue
-            if fault.skip > 0:
-                fault.skip -= 1
-                continue
-            fault.times -= 1
-            return fault
-        return None
-
-    def _refuse(self, caller: str, fault: GceFault | None) -> None:
+    def _refuse(self, caller: str, fault: Fault | None) -> None:
         """Refuse unknown callers, and calls above the rate limit."""
         if fault is not None:
             return

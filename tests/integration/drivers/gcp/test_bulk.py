@@ -5,8 +5,10 @@ from msgspec.structs import replace
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, MachineAction, MachineHandle, ResourceKind
 from stateward.drivers.cloud.client import THREADS
 from stateward.drivers.gcp import GcpDriver
-from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
+from tests.integration.drivers.gcp.gce_cloud import GceCloud
 from tests.integration.drivers.gcp.gce_test_machines import create_machines, new_machine_specs, wait_for_state
+from tests.waiting import until
 
 
 async def test_120_machines_are_made_listed_over_pages_and_terminated(driver: GcpDriver, cloud: GceCloud) -> None:
@@ -27,13 +29,12 @@ async def test_120_machines_are_made_listed_over_pages_and_terminated(driver: Gc
 async def test_creates_run_at_the_same_time_and_no_more_than_there_are_threads(
     driver: GcpDriver, cloud: GceCloud
 ) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.SILENCE, "instances.insert", times=10**6))
+    cloud.inject_fault(Fault(FaultKind.SILENCE, "instances.insert", times=10**6))
     import asyncio
 
     await driver.check("e2-micro", "hill-26")
     creating = asyncio.create_task(driver.create(new_machine_specs(2 * THREADS)))
-    while cloud.calls["instances.insert"] < THREADS:
-        await asyncio.sleep(0.01)
+    await until(lambda: cloud.calls["instances.insert"] >= THREADS)
     await asyncio.sleep(0.1)  # real time: more calls than threads would come within it, fewer never do
     assert cloud.calls["instances.insert"] == THREADS
     creating.cancel()
@@ -61,7 +62,7 @@ async def test_machines_with_an_ssh_key_read_it_once_for_all(driver: GcpDriver, 
 
 
 async def test_one_refused_want_among_many_is_refused_alone(driver: GcpDriver, cloud: GceCloud) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, "instances.insert", 403, "quotaExceeded", skip=4))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "instances.insert", "quotaExceeded", 403, skip=4))
     kinds = [type(one) for one in await driver.create(new_machine_specs(9))]
     assert (kinds.count(CallAccepted), kinds.count(CallRefused)) == (8, 1)
     assert len(cloud.world.instances) == 8

@@ -11,8 +11,9 @@ from stateward.credential_fields import CredentialMissing
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind
 from stateward.drivers.gcp import GcpDriver
 from stateward.drivers.gcp.settings import read_service_account
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.integration.drivers.gcp.conftest import EMAIL, KEY_ID, MakeGcpDriver, account_file, private_key
-from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
+from tests.integration.drivers.gcp.gce_cloud import GceCloud
 from tests.integration.drivers.gcp.gce_test_machines import create_machines, new_machine_specs
 from tests.integration.drivers.gcp.gce_world import PROJECT
 
@@ -188,7 +189,7 @@ async def test_secrets_are_in_no_log_no_message_and_no_repr(
     made = await driver.ensure(CloudResource(ResourceKind.SSH_KEY, "ssh-key", "key"))
     assert isinstance(made, CallAccepted)
     for message in (f"it echoes {lines[0]} and {KEY_ID}", f"it repeats\n{private_key()}"):
-        cloud.inject_fault(GceFault(GceFaultKind.ERROR, "instances.insert", 403, "forbidden", message))
+        cloud.inject_fault(Fault(FaultKind.ERROR, "instances.insert", "forbidden", 403, message))
         told += await driver.create(new_machine_specs(1))
     told += [await driver.observe(), vars(driver._calls), made, cloud.world.metadata]
     written = caplog.text + repr(told)

@@ -23,10 +23,12 @@ from stateward.drivers import (
 from stateward.drivers.cloud.client import THREADS
 from stateward.drivers.gcp import GcpDriver
 from stateward.drivers.gcp.errors import classify_code, failed_operation
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.integration.drivers.gcp.conftest import MakeGcpDriver
-from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
+from tests.integration.drivers.gcp.gce_cloud import GceCloud
 from tests.integration.drivers.gcp.gce_test_machines import create_machines, new_machine_specs
 from tests.integration.drivers.gcp.gce_world import IMAGE, SPEC
+from tests.waiting import until
 
 REFUSALS = [
     (400, "invalid", RefusalReason.INVALID),
@@ -49,7 +51,7 @@ RETRY_AFTER = (("Retry-After", "7"),)
 async def test_a_refusal_is_told_with_its_reason(
     driver: GcpDriver, cloud: GceCloud, status: int, reason: str, why: RefusalReason
 ) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, "instances.insert", status, reason))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "instances.insert", reason, status))
     (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, CallRefused)
     assert (outcome.why, outcome.message.startswith(f"{reason}: ")) == (why, True)
@@ -57,7 +59,7 @@ async def test_a_refusal_is_told_with_its_reason(
 
 @pytest.mark.parametrize(("status", "reason"), THROTTLING)
 async def test_throttling_is_no_failure(driver: GcpDriver, cloud: GceCloud, status: int, reason: str) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, "instances.insert", status, reason))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "instances.insert", reason, status))
     (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, CallThrottled)
     assert outcome.retry_after_s > 0
@@ -68,7 +70,7 @@ async def test_the_provider_s_own_word_for_how_long_to_wait_counts(
     driver: GcpDriver, cloud: GceCloud, status: int
 ) -> None:
     for action in ("instances.insert", "instances.list"):
-        cloud.inject_fault(GceFault(GceFaultKind.ERROR, action, status, headers=RETRY_AFTER))
+        cloud.inject_fault(Fault(FaultKind.ERROR, action, status=status, headers=RETRY_AFTER))
     (outcome,) = await driver.create(new_machine_specs(1))
     listing = await driver.observe()
     assert isinstance(outcome, CallThrottled)
@@ -76,7 +78,7 @@ async def test_the_provider_s_own_word_for_how_long_to_wait_counts(
 
 
 async def test_a_check_that_is_throttled_says_neither_yes_nor_no(driver: GcpDriver, cloud: GceCloud) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, "machine_types.get", 429))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "machine_types.get", status=429))
     assert isinstance(await driver.check(SPEC, IMAGE), CallThrottled)
 
 
@@ -84,7 +86,7 @@ async def test_a_check_that_is_throttled_says_neither_yes_nor_no(driver: GcpDriv
 async def test_a_listing_of_parts_that_is_throttled_is_not_complete(
     driver: GcpDriver, cloud: GceCloud, action: str
 ) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, action, 429, "rateLimitExceeded"))
+    cloud.inject_fault(Fault(FaultKind.ERROR, action, "rateLimitExceeded", 429))
     listing = await driver.list_resources()
     assert (listing.complete, "rateLimitExceeded" in listing.problem) == (False, True)
 
@@ -93,7 +95,7 @@ async def test_a_listing_of_parts_that_is_throttled_is_not_complete(
 async def test_after_an_error_inside_google_nobody_knows_what_was_done(
     driver: GcpDriver, cloud: GceCloud, status: int, reason: str
 ) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.DONE_BUT_ERROR, "instances.insert", status, reason))
+    cloud.inject_fault(Fault(FaultKind.DONE_BUT_ERROR, "instances.insert", reason, status))
     (want,) = new_machine_specs(1)
     (outcome,) = await driver.create([want])
     assert isinstance(outcome, CallUnanswered)
@@ -104,7 +106,7 @@ async def test_after_an_error_inside_google_nobody_knows_what_was_done(
 async def test_where_only_reading_failed_nothing_was_done(
     driver: GcpDriver, cloud: GceCloud, status: int, reason: str
 ) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, "images.get", status, reason))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "images.get", reason, status))
     (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, TransientFailure)
     assert cloud.world.instances == []
@@ -127,14 +129,14 @@ async def test_an_endpoint_that_nobody_listens_at_was_never_reached(make: MakeGc
 
 async def test_silence_is_no_answer(make: MakeGcpDriver, cloud: GceCloud) -> None:
     driver = make(read_timeout="1.5")
-    cloud.inject_fault(GceFault(GceFaultKind.SILENCE, "instances.insert"))
+    cloud.inject_fault(Fault(FaultKind.SILENCE, "instances.insert"))
     (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, CallUnanswered)
 
 
 @pytest.mark.parametrize("action", ["instances.insert", "instances.list"])
 async def test_the_library_repeats_nothing_by_itself(driver: GcpDriver, cloud: GceCloud, action: str) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, action, 503))
+    cloud.inject_fault(Fault(FaultKind.ERROR, action, status=503))
     await driver.create(new_machine_specs(1))
     await driver.observe()
     assert cloud.calls[action] == 1
@@ -142,7 +144,7 @@ async def test_the_library_repeats_nothing_by_itself(driver: GcpDriver, cloud: G
 
 async def test_an_operation_that_is_looked_at_in_vain_is_followed_further(driver: GcpDriver, cloud: GceCloud) -> None:
     cloud.behaviour.operation = 0.3
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, "global_operations.get", 503, times=2))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "global_operations.get", status=503, times=2))
     outcome = await driver.ensure(CloudResource(ResourceKind.NETWORK, "net", "net"))
     assert isinstance(outcome, CallAccepted)
     assert cloud.calls["global_operations.get"] > 2
@@ -167,8 +169,7 @@ async def test_closing_drops_what_was_not_sent_and_says_so(driver: GcpDriver, cl
     await driver.check(SPEC, IMAGE)
     cloud.behaviour.latency = 0.2
     creating = asyncio.create_task(driver.create(new_machine_specs(3 * THREADS)))
-    while not cloud.calls["instances.insert"]:
-        await asyncio.sleep(0.01)
+    await until(lambda: cloud.calls["instances.insert"])
     await driver.close()
     kinds = [type(outcome) for outcome in await creating]
     assert kinds.count(TransientFailure) > 0
@@ -177,10 +178,9 @@ async def test_closing_drops_what_was_not_sent_and_says_so(driver: GcpDriver, cl
 
 
 async def test_a_caller_that_is_cancelled_is_cancelled(driver: GcpDriver, cloud: GceCloud) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.SILENCE, "instances.list"))
+    cloud.inject_fault(Fault(FaultKind.SILENCE, "instances.list"))
     looking = asyncio.create_task(driver.observe())
-    while not cloud.calls["instances.list"]:
-        await asyncio.sleep(0.01)
+    await until(lambda: cloud.calls["instances.list"])
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking

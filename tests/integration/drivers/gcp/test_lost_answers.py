@@ -18,8 +18,9 @@ from stateward.drivers import (
 from stateward.drivers.gcp import GcpDriver
 from stateward.drivers.gcp.machines import MAX_FOLLOWED
 from stateward.drivers.gcp.names import name_of
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.integration.drivers.gcp.conftest import MakeGcpDriver
-from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
+from tests.integration.drivers.gcp.gce_cloud import GceCloud
 from tests.integration.drivers.gcp.gce_test_machines import (
     create_machines,
     new_machine_specs,
@@ -27,14 +28,14 @@ from tests.integration.drivers.gcp.gce_test_machines import (
     wait_until_gone,
 )
 
-LOST = [GceFaultKind.LOST_ANSWER, GceFaultKind.LOST_REQUEST]
+LOST = [FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST]
 
 
 @pytest.mark.parametrize("kind", LOST)
 async def test_a_create_without_an_answer_that_is_repeated_makes_one_machine(
-    driver: GcpDriver, cloud: GceCloud, kind: GceFaultKind
+    driver: GcpDriver, cloud: GceCloud, kind: FaultKind
 ) -> None:
-    cloud.inject_fault(GceFault(kind, "instances.insert"))
+    cloud.inject_fault(Fault(kind, "instances.insert"))
     (want,) = new_machine_specs(1)
     (lost,) = await driver.create([want])
     (again,) = await driver.create([want])
@@ -47,7 +48,7 @@ async def test_the_request_id_holds_where_the_listing_does_not_show_the_machine_
     driver: GcpDriver, cloud: GceCloud
 ) -> None:
     cloud.behaviour.lag = 3600.0
-    cloud.inject_fault(GceFault(GceFaultKind.LOST_ANSWER, "instances.insert"))
+    cloud.inject_fault(Fault(FaultKind.LOST_ANSWER, "instances.insert"))
     (want,) = new_machine_specs(1)
     outcomes = [(await driver.create([want]))[0] for _ in range(3)]
     assert list((await driver.observe()).machines) == []
@@ -129,11 +130,11 @@ async def test_operations_of_many_unlisted_machines_are_looked_at_in_turn(driver
 
 @pytest.mark.parametrize("kind", LOST)
 async def test_a_reboot_without_an_answer_that_is_repeated_is_one_reboot_also_of_another_driver(
-    make: MakeGcpDriver, cloud: GceCloud, kind: GceFaultKind
+    make: MakeGcpDriver, cloud: GceCloud, kind: FaultKind
 ) -> None:
     first, second = make(), make()
     (handle,) = await create_machines(first, 1)
-    cloud.inject_fault(GceFault(kind, "instances.reset"))
+    cloud.inject_fault(Fault(kind, "instances.reset"))
     asked = [replace(handle, token="t")]
     outcomes = [(await driver.act(MachineAction.REBOOT, asked))[0] for driver in (first, second, first)]
     assert [type(one) for one in outcomes] == [CallUnanswered, CallAccepted, CallAccepted]
@@ -142,7 +143,7 @@ async def test_a_reboot_without_an_answer_that_is_repeated_is_one_reboot_also_of
 
 async def test_a_deed_without_an_answer_hurts_only_its_own_machine(driver: GcpDriver, cloud: GceCloud) -> None:
     handles = await create_machines(driver, 3)
-    cloud.inject_fault(GceFault(GceFaultKind.LOST_ANSWER, "instances.suspend"))
+    cloud.inject_fault(Fault(FaultKind.LOST_ANSWER, "instances.suspend"))
     kinds = [type(one) for one in await driver.act(MachineAction.SUSPEND, handles)]
     assert (kinds.count(CallUnanswered), kinds.count(CallAccepted)) == (1, 2)
     await wait_for_state(driver, [handle.key for handle in handles], MachineState.SUSPENDED)
@@ -150,7 +151,7 @@ async def test_a_deed_without_an_answer_hurts_only_its_own_machine(driver: GcpDr
 
 
 async def test_lost_answers_among_many_hurt_only_their_own(driver: GcpDriver, cloud: GceCloud) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.LOST_ANSWER, "instances.insert", times=3, skip=2))
+    cloud.inject_fault(Fault(FaultKind.LOST_ANSWER, "instances.insert", times=3, skip=2))
     wanted = new_machine_specs(10)
     kinds = [type(one) for one in await driver.create(wanted)]
     assert (kinds.count(CallUnanswered), kinds.count(CallAccepted)) == (3, 7)
@@ -161,7 +162,7 @@ async def test_lost_answers_among_many_hurt_only_their_own(driver: GcpDriver, cl
 async def test_one_page_without_an_answer_makes_the_listing_incomplete(driver: GcpDriver, cloud: GceCloud) -> None:
     await create_machines(driver, 12)
     cloud.behaviour.page = 5
-    cloud.inject_fault(GceFault(GceFaultKind.LOST_REQUEST, "instances.list", skip=1))
+    cloud.inject_fault(Fault(FaultKind.LOST_REQUEST, "instances.list", skip=1))
     listing = await driver.observe()
     assert (listing.complete, len(listing.machines)) == (False, 5)
     assert "instances.list" in listing.problem

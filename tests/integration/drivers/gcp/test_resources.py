@@ -19,8 +19,9 @@ from stateward.drivers import (
 )
 from stateward.drivers.gcp import GcpDriver
 from stateward.drivers.gcp.names import name_of
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.integration.drivers.gcp.conftest import MakeGcpDriver
-from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
+from tests.integration.drivers.gcp.gce_cloud import GceCloud
 from tests.integration.drivers.gcp.gce_test_machines import new_machine_specs
 
 NETWORK = CloudResource(ResourceKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
@@ -100,7 +101,7 @@ async def test_a_rule_that_somebody_has_turned_off_is_turned_on_again(driver: Gc
 
 async def test_a_group_left_without_its_rules_gets_them_the_next_time(driver: GcpDriver, cloud: GceCloud) -> None:
     resource = await group(driver, f"[{INBOUND}]")
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, "firewalls.insert", 429, skip=1))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "firewalls.insert", status=429, skip=1))
     assert isinstance(await driver.ensure(resource), CallThrottled)
     assert holes(cloud) == {CLOSED}
     assert isinstance(await driver.ensure(resource), CallAccepted)
@@ -109,7 +110,7 @@ async def test_a_group_left_without_its_rules_gets_them_the_next_time(driver: Gc
 
 async def test_a_group_whose_rules_are_refused_is_not_left_behind(driver: GcpDriver, cloud: GceCloud) -> None:
     resource = await group(driver, f"[{INBOUND}]")
-    cloud.inject_fault(GceFault(GceFaultKind.ERROR, "firewalls.insert", 403, "quotaExceeded", skip=1))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "firewalls.insert", "quotaExceeded", 403, skip=1))
     outcome = await driver.ensure(resource)
     assert isinstance(outcome, CallRefused)
     assert (outcome.why, holes(cloud)) == (RefusalReason.QUOTA, set())
@@ -124,14 +125,14 @@ async def test_rules_that_are_none_are_refused_before_anything_is_made(
     assert (outcome.why, cloud.calls["firewalls.insert"]) == (RefusalReason.INVALID, 0)
 
 
-@pytest.mark.parametrize("kind", [GceFaultKind.LOST_ANSWER, GceFaultKind.LOST_REQUEST])
+@pytest.mark.parametrize("kind", [FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST])
 async def test_a_network_whose_answer_was_lost_is_found_and_not_made_twice(
-    driver: GcpDriver, cloud: GceCloud, kind: GceFaultKind
+    driver: GcpDriver, cloud: GceCloud, kind: FaultKind
 ) -> None:
-    cloud.inject_fault(GceFault(kind, "networks.insert"))
+    cloud.inject_fault(Fault(kind, "networks.insert"))
     lost, again = await driver.ensure(NETWORK), await driver.ensure(NETWORK)
     assert isinstance(lost, CallUnanswered)
-    assert isinstance(again, AlreadyDone if kind is GceFaultKind.LOST_ANSWER else CallAccepted)
+    assert isinstance(again, AlreadyDone if kind is FaultKind.LOST_ANSWER else CallAccepted)
     assert set(cloud.world.resources["networks"]) == {"default", name_of("net-key")}
 
 
@@ -201,7 +202,7 @@ async def test_keys_that_two_drivers_make_at_once_are_both_kept(make: MakeGcpDri
 
 
 async def test_a_key_whose_answer_was_lost_is_made_anew_after_its_removal(driver: GcpDriver, cloud: GceCloud) -> None:
-    cloud.inject_fault(GceFault(GceFaultKind.LOST_ANSWER, "projects.set_common_instance_metadata"))
+    cloud.inject_fault(Fault(FaultKind.LOST_ANSWER, "projects.set_common_instance_metadata"))
     outcomes = [await driver.ensure(KEY), await driver.ensure(KEY), await driver.remove(KEY), await driver.ensure(KEY)]
     assert [type(one) for one in outcomes] == [CallUnanswered, AlreadyDone, CallAccepted, CallAccepted]
     assert isinstance(outcomes[-1], CallAccepted)

@@ -27,6 +27,7 @@ from tests.integration.drivers.openstack.conftest import MakeDriver
 from tests.integration.drivers.openstack.nova_server import NovaClient
 from tests.integration.drivers.openstack.nova_worlds import IMAGE, SPEC, new_machine_specs
 from tests.long_forms import in_long_form
+from tests.waiting import until
 
 CREATE, LIST = r"POST .*/servers", r"GET .*/servers/detail"
 
@@ -163,8 +164,7 @@ async def test_a_caller_that_is_cancelled_is_cancelled_and_its_create_is_not_rep
     driver, (want,) = make(), new_machine_specs(1)
     proxy.lose(BreakKind.SILENCE, CREATE)
     creating = asyncio.create_task(driver.create([want]))
-    while not proxy.count_of(CREATE):
-        await asyncio.sleep(0.05)
+    await until(lambda: proxy.count_of(CREATE))
     creating.cancel()
     with pytest.raises(asyncio.CancelledError):
         await creating

@@ -30,6 +30,7 @@ from tests.integration.drivers.openstack.nova_worlds import (
     wait_for_state,
     wait_until_gone,
 )
+from tests.waiting import until
 
 WAYS = [
     pytest.param(SuspendWay.SUSPEND, "suspended", Suspension.NATIVE, marks=pytest.mark.long),  # as the contract does
@@ -154,8 +155,9 @@ async def test_a_quota_that_two_machines_race_for_is_told_at_once_or_by_the_list
     outcomes = await asyncio.gather(*(one.create([want]) for one, want in zip(drivers, wanted, strict=True)))
     refused = [outcome for (outcome,) in outcomes if isinstance(outcome, CallRefused)]
     assert all(outcome.why is RefusalReason.QUOTA for outcome in refused)
-    while any(one.state is MachineState.PENDING for one in (await drivers[0].observe()).machines):
-        await asyncio.sleep(0.1)
+    await until(
+        drivers[0].observe, lambda listing: not any(one.state is MachineState.PENDING for one in listing.machines)
+    )
     failed = [one for one in (await drivers[0].observe()).machines if one.state is MachineState.FAILED]
     assert all(one.details["cause"] == "quota" for one in failed)
     assert len(refused) + len(failed) >= 1
