@@ -14,8 +14,7 @@ import socket
 import struct
 import subprocess
 import tarfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -23,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from tests.stopped_processes import stop_process
+from tests.waiting import wait_until
 from tools.reaper import make_run_folder, remove_rules, start_guard
 
 IMAGE = "stateward-test:1"
@@ -87,7 +87,7 @@ class PodmanService:
             ["unshare", "--mount", "--propagation", "private", "sh", "-c", self._mounts(disk_bytes)],
             env=self._environment,
         )
-        self._wait_for(self._has_namespace)
+        wait_until(self._has_namespace)
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
         self.import_image(busybox_archive(), IMAGE, MACHINE)
@@ -104,7 +104,7 @@ class PodmanService:
         with self.log.open("ab") as log:
             command = self._command("system", "service", "--time=0", self.address)
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
-        self._wait_for(self._answers)
+        wait_until(self._answers)
 
     def kill(self) -> None:
         """Kill the service as `kill -9` does."""
@@ -149,7 +149,7 @@ class PodmanService:
         self.kill()
         self.run("rm", "--all", "--force", "--time=0", "--volumes")
         self.run("network", "prune", "--force")
-        self._wait_for(self._is_alone)
+        wait_until(self._is_alone)
         remove_rules(f" 10.{self._net}.")  # of killed containers: another server may get a port that they redirect
         self._namespace.kill()
         self._namespace.wait(PATIENT_S)
@@ -182,13 +182,6 @@ class PodmanService:
         assert self._process.poll() is None, self.log.read_text()
         with socket.socket(socket.AF_UNIX) as line:
             return line.connect_ex(str(self.socket)) == 0
-
-    @staticmethod
-    def _wait_for(condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENT_S
-        while not condition():
-            assert time.monotonic() < end, f"{condition} never came true"
-            time.sleep(0.02)
 
 
 def _namespace_of(pid: int) -> str:

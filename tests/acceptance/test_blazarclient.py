@@ -4,14 +4,14 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.server.server_processes import PATIENT, Served, served
+from tests.integration.server.server_processes import Served, served
+from tests.waiting import wait_until
 
 BLAZAR = Path(sys.executable).parent / "blazar"
 
@@ -135,10 +135,3 @@ def test_room_for_instances_is_reserved(blazar: Blazar) -> None:
     assert '"virtual:instance"' in made["reservations"]
     assert "not enough" in blazar.refused("lease-create", "more guests", "--reservation", wish, *when)
     blazar.do("lease-delete", "guests")
-
-
-def wait_until(true: Any) -> None:
-    end = time.monotonic() + PATIENT
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)

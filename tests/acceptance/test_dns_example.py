@@ -5,7 +5,6 @@ The DNS server is a real one. All tests share the environment, the DNS server an
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +22,7 @@ from knot_server import KNOTD, KnotServer, running_knot
 from tests.acceptance.fresh_environments import FreshEnvironment
 from tests.console.browser import AUDIT, CHROMIUM, launch_browser, signed_in
 from tests.integration.server.server_processes import Served, served
+from tests.waiting import wait_until
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "dns"
 AXE = PACKAGE.parents[1] / "node_modules" / "axe-core" / "axe.min.js"
@@ -87,10 +87,7 @@ class Site:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something is true."""
-        end = time.monotonic() + PATIENT
-        while not holds():
-            assert time.monotonic() < end, self.server.output
-            time.sleep(0.05)
+        wait_until(holds, explain=lambda: self.server.output)
 
     def served(self, name: str, type_: str = "A") -> list[str]:
         """Ask the DNS server, as any resolver would."""

@@ -4,14 +4,13 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from signal import SIGKILL
 
 import httpx
 
 from tests.integration.server.server_processes import served
+from tests.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KILLED_IN_COMPILE = """
@@ -67,13 +66,6 @@ def test_the_page_about_agents_shows_lines_of_its_example() -> None:
     )
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def show(client: httpx.Client, text: str) -> None:
     asked = client.post("/api/v1/ns/default/objects/hall/actions/update", json={"spec": {"text": text}})
     assert asked.status_code == 202, asked.text
@@ -97,11 +89,11 @@ def test_the_agent_of_a_sign_board_shows_what_users_ask_for_also_while_it_was_aw
         board = {"kind": "sign.board", "id": "hall", "spec": {"text": "Welcome"}}
         assert client.post("/api/v1/ns/default/objects", json=board).status_code == 202
         with subprocess.Popen(agent, cwd=tmp_path) as process:
-            until(lambda: is_shown("Welcome"))
+            wait_until(lambda: is_shown("Welcome"))
             show(client, "Lunch is at noon")
-            until(lambda: is_shown("Lunch is at noon"))
+            wait_until(lambda: is_shown("Lunch is at noon"))
             process.kill()
         show(client, "Closed")
         with subprocess.Popen(agent, cwd=tmp_path) as process:
-            until(lambda: is_shown("Closed"))
+            wait_until(lambda: is_shown("Closed"))
             process.terminate()

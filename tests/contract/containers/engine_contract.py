@@ -27,6 +27,7 @@ from stateward.containers import (
     VolumeMount,
 )
 from stateward.errors import BadInput
+from tests.waiting import until
 
 PATIENT_S = 60.0
 FOREVER = ("sleep", "100000")
@@ -355,10 +356,7 @@ async def state_of(engine: ContainerEngine, container: str) -> ContainerState:
 
 async def wait_for_state(engine: ContainerEngine, container: str, state: ContainerState) -> ContainerRecord:
     """Wait until a container is in a state."""
-    async with asyncio.timeout(PATIENT_S):
-        while (found := await engine.inspect_container(container)).state is not state:
-            await asyncio.sleep(0.02)
-    return found
+    return await until(lambda: engine.inspect_container(container), lambda container: container.state is state)
 
 
 async def wait_for_processes(engine: ContainerEngine, container: str, idle: int, at_least: int = 0) -> None:

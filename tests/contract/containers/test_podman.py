@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stateward.containers import ContainerEngine, ContainerNetworkSpec, EngineClient, ExecTimedOut
 from tests.containers import IMAGE, PodmanService, busybox_archive
 from tests.contract.containers.engine_contract import REAPER, EngineContract, wait_for_processes
+from tests.waiting import until
 
 GIVEN_UP = """
 import asyncio, sys
@@ -86,9 +87,7 @@ class TestPodman(EngineContract):
         asking, last = by_network["one"], by_network["third"]
         # Until its own network answers, silence says nothing of the other one.
         own, other = (f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 {address} 8080" for address in addresses[:2])
-        async with asyncio.timeout(60):
-            while b"hello" not in (await engine.exec(asking, ("sh", "-c", own))).stdout:
-                await asyncio.sleep(0.05)
+        await until(lambda: engine.exec(asking, ("sh", "-c", own)), lambda ran: b"hello" in ran.stdout)
         assert (await engine.exec(asking, ("sh", "-c", other))).stdout == b""
         await engine.remove_container(last, force=True)
         assert (await engine.exec(asking, ("sh", "-c", other))).stdout == b""

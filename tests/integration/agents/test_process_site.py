@@ -21,6 +21,7 @@ from stateward.domains.edge.sites.process_site import ProcessSite, marked_proces
 from stateward.workloads.confinement import Confinement, landlock
 from tests.long_forms import in_long_form
 from tests.stopped_processes import stop_process
+from tests.waiting import until
 
 PATIENT = 60.0
 
@@ -135,9 +136,7 @@ async def test_who_comes_back_after_a_crash_knows_what_runs_and_what_was_killed_
 
 
 async def until_whole(site: ProcessSite, name: str, *, whole: bool) -> None:
-    async with asyncio.timeout(PATIENT):
-        while (await site.observe())[name].whole != whole:
-            await asyncio.sleep(0.01)
+    await until(site.observe, lambda listing: listing[name].whole == whole)
 
 
 async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_taken_for_set_up(
@@ -147,9 +146,7 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
     gate, log = tmp_path / "gate", tmp_path / "log"
     asked = order(OrderAction.CREATE, 1, nodes=2, setup=f"while [ ! -e {gate} ]; do sleep 0.02; done; pwd >>{log}")
     work = asyncio.create_task(place.site.execute(asked, ignore_progress))
-    async with asyncio.timeout(PATIENT):
-        while not await place.nodes():
-            await asyncio.sleep(0.01)
+    await until(place.nodes)
     (left,) = await place.nodes()
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
@@ -295,9 +292,7 @@ def escaped(folder: Path) -> list[int]:
 
 
 async def until_escaped(folder: Path) -> None:
-    async with asyncio.timeout(PATIENT):
-        while not escaped(folder):
-            await asyncio.sleep(0.01)
+    await until(lambda: escaped(folder))
 
 
 CASES = list(product(ESCAPES, ("", "after a restart of the agent")))
@@ -335,9 +330,7 @@ async def test_a_new_generation_ends_what_the_one_before_has_sent_away_and_keeps
 async def test_a_cluster_ends_with_what_its_apps_and_its_set_up_have_sent_away(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1, setup="setsid sleep 4321 >/dev/null 2>&1 &"))
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
-    async with asyncio.timeout(PATIENT):
-        while len(escaped(place.folder)) < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(escaped(place.folder)) >= 2)
     await place.do(order(OrderAction.DELETE, 3))
     assert escaped(place.folder) == []
 

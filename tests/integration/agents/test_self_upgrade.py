@@ -17,6 +17,7 @@ import pytest
 from stateward.agents import self_upgrade
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
 from stateward.agents.self_upgrade import AgentFolderInUse, InvalidIdentity, NoUpgrade, SelfUpgrade, read_installation
+from tests.waiting import until
 
 HOLDER = """
 import signal, sys, time
@@ -133,9 +134,7 @@ async def test_an_upgrade_that_is_asked_for_again_does_not_start_a_second_succes
     install(tmp_path, "2.0", f"echo x >>{tmp_path}/started; exec sleep 1000")
     old, first, second = SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", []), ReportRecorder(), ReportRecorder()
     work = asyncio.create_task(old.upgrade(Upgrade("2.0", 5, 1, within=1.0), first))
-    async with asyncio.timeout(PATIENT):
-        while not first.events:
-            await asyncio.sleep(0.01)
+    await until(lambda: first.events)
     await old.upgrade(Upgrade("2.0", 5, 1, within=1.0), second)
     assert second.events == [(UPGRADING, "")]
     await work

@@ -1,6 +1,5 @@
 """The fixture `site`: an engine on a real store with the pumps of `pump_kinds`. Every test runs on both stores."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -29,12 +28,6 @@ class Site:
     async def state(self, name: str) -> str:
         """Return an object's state."""
         return (await self.engine.get("ns", name)).state
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something has become true in this process."""
-        async with asyncio.timeout(30):
-            while not condition():
-                await asyncio.sleep(0.005)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from stateward.store.changes import Changes
 from stateward.store.records import Key, Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP
+from tests.waiting import until
 
 
 async def test_an_action_is_accepted_worked_and_ends_where_the_table_says(site: Site) -> None:
@@ -150,13 +151,13 @@ async def test_force_pre_empts_and_never_lets_two_work_at_once(site: Site) -> No
     await site.built("p1")
     site.plant.hold()
     pumping = await site.engine.act("ns", "p1", "pump")
-    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await until(lambda: site.plant.begun["pump"] == 1)
     scrapping = await site.engine.act("ns", "p1", "scrap", facts={"force"})
     voided = await site.ended(pumping)
     assert voided.status is Status.CANCELLED
     assert voided.error is not None
     assert scrapping.op.id in voided.error
-    await site.until(lambda: site.plant.begun["scrap"] == 1)
+    await until(lambda: site.plant.begun["scrap"] == 1)
     site.plant.release()
     assert (await site.ended(scrapping)).status is Status.SUCCEEDED
     assert await site.state("p1") == "scrapped"

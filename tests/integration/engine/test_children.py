@@ -32,6 +32,7 @@ from stateward.store.port import Store
 from stateward.store.records import Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP, Plant
+from tests.waiting import until
 
 MANY = 20
 
@@ -133,7 +134,7 @@ async def test_each_step_has_children_of_its_own_and_is_done_once(works: Site, y
 async def test_whoever_waits_for_children_takes_no_slot(works: Site, yard: Yard) -> None:
     works.plant.hold()
     accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
-    await works.until(lambda: works.plant.begun["build"] == 5)  # all there are
+    await until(lambda: works.plant.begun["build"] == 5)  # all there are
     works.plant.release()
     assert (await works.ended(accepted)).status is Status.SUCCEEDED
 
@@ -170,10 +171,10 @@ async def test_what_was_seen_at_the_end_is_kept_with_the_object(works: Site) -> 
 async def test_parked_work_waits_until_somebody_moves_the_object_on(works: Site, yard: Yard) -> None:
     yard.waits_for_go = True
     accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
-    await works.until(lambda: yard.calls == 1)
+    await until(lambda: yard.calls == 1)
     worker = works.engine.worker
     assert worker is not None
-    await works.until(lambda: worker.busy == 0)
+    await until(lambda: worker.busy == 0)
     assert (await works.state("works"), await pumps(works)) == ("planned", 0)
     await works.engine.act("ns", "works", "go")
     assert (await works.ended(accepted)).status is Status.SUCCEEDED
@@ -194,10 +195,10 @@ async def test_a_move_that_comes_before_the_work_is_parked_counts_too(works: Sit
 async def test_a_phase_begins_the_time_of_its_state(works: Site, yard: Yard) -> None:
     yard.waits_for_go = True
     await works.engine.create("ns", "works", WORKS.kind, "raise")
-    await works.until(lambda: yard.calls == 1)
+    await until(lambda: yard.calls == 1)
     worker = works.engine.worker
     assert worker is not None
-    await works.until(lambda: worker.busy == 0)
+    await until(lambda: worker.busy == 0)
     (work,) = await works.engine.store.reader.queue_of((await works.engine.get("ns", "works")).key)
     assert work.deadline is not None
     assert work.deadline > await works.engine.store.reader.time() + 6 * DAY
@@ -209,8 +210,7 @@ async def test_whoever_waits_for_children_goes_on_after_a_crash(new_store: Calla
     first = Engine(new_store(), [plant.pump(), yard.kind()])
     await first.__aenter__()
     accepted = await first.create("ns", "works", WORKS.kind, "raise")
-    site = Site(first, plant)
-    await site.until(lambda: plant.begun["build"] == MANY)
+    await until(lambda: plant.begun["build"] == MANY)
     assert first.worker is not None
     for task in (*first.worker._claim_tasks, *first.worker._lease_tasks, *first.worker._operation_tasks()):
         task.cancel()  # as if the process were gone: nothing is given back
@@ -230,7 +230,7 @@ async def test_work_that_is_cancelled_waits_for_its_children_which_are_cancelled
     works.plant.works = call
     works.plant.hold()
     accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
-    await works.until(lambda: works.plant.begun["build"] == 5)
+    await until(lambda: works.plant.begun["build"] == 5)
     op = accepted.op.id
     await works.engine.cancel("ns", op, "ann")
     children = await works.engine.store.reader.children_of(accepted.op.key)

@@ -45,6 +45,7 @@ from stateward.store.port import Store
 from stateward.store.records import Claim, Key, Status, WorkerRecord
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP, Plant
+from tests.waiting import until
 
 OWNER = "somebody/1"
 
@@ -168,7 +169,7 @@ async def test_a_cancelled_update_leaves_the_spec_that_was_there_before(site: Si
     site.plant.hold()
     asked = await site.engine.act("ns", "p1", "tune", spec={"size": 2}, not_before=0.0 if running else 1e12)
     if running:
-        await site.until(lambda: site.plant.inside["p1"] == 1)
+        await until(lambda: site.plant.inside["p1"] == 1)
     assert (await site.engine.get("ns", "p1")).spec == {"size": 2}
     await site.engine.cancel("ns", asked.op.id, "ann")
     assert (await site.ended(asked)).status is Status.CANCELLED
@@ -195,7 +196,7 @@ async def test_locks_are_granted_in_the_order_of_asking_whatever_the_operations_
         plant.hold()
         wish = [LockRequest("/a", "X")]
         asked = [await engine.act("ns", name, "pump", tree="t", locks=wish, wait=True) for name in names]
-        await site.until(lambda: order == names[:1])
+        await until(lambda: order == names[:1])
         plant.release()
         for one in asked:
             assert (await site.ended(one)).status is Status.SUCCEEDED

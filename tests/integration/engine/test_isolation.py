@@ -14,6 +14,7 @@ from stateward.store.changes import Changes, Ended
 from stateward.store.port import Store
 from stateward.store.records import Key, Lane, LaneGroup, Object, Operation, Timer
 from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
+from tests.waiting import until
 
 NewStore = Callable[[], Store]
 
@@ -57,9 +58,7 @@ class BrokenPlugin:
 
 
 async def wait_for_state(engine: Engine, name: str, state: str) -> None:
-    async with asyncio.timeout(30):
-        while (await engine.get("ns", name)).state != state:
-            await asyncio.sleep(0.02)
+    await until(lambda: engine.get("ns", name), lambda obj: obj.state == state)
 
 
 async def test_a_guard_that_fails_for_a_timer_stops_no_other_timer_and_is_tried_again_later(

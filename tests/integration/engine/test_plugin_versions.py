@@ -25,6 +25,7 @@ from tests.integration.engine.version_kinds import (
     marker_kind,
     old_kind,
 )
+from tests.waiting import until
 
 NewStore = Callable[[], Store]
 
@@ -145,12 +146,11 @@ async def test_timers_and_deadlines_of_a_later_version_are_left_to_it(deployment
         assert (await old.record("ns", "signed")).state == "checking"
         assert await old.store.reader.next_due_time(old.kinds.filter) != 5.0
     async with deployment.later() as api, asyncio.timeout(30):
-        while (await api.get("ns", "signed")).state != "failed" or ("later", "touch") not in (
-            done[:2] for done in deployment.done
-        ):
-            await asyncio.sleep(0.02)
-        while (await api.get("ns", "plain")).state != "signed":
-            await asyncio.sleep(0.02)
+        await until(
+            lambda: api.get("ns", "signed"),
+            lambda obj: obj.state == "failed" and ("later", "touch") in (done[:2] for done in deployment.done),
+        )
+        await until(lambda: api.get("ns", "plain"), lambda obj: obj.state == "signed")
 
 
 async def test_an_old_process_denies_requests_on_what_it_does_not_know_and_does_not_remember_the_denial(

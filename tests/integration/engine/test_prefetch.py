@@ -22,6 +22,7 @@ from stateward.store.port import Store
 from stateward.store.records import Claim, Key, Lane, LaneGroup, Status, WorkerRecord, WorkItem
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP, Plant
+from tests.waiting import until
 
 LANE, GROUP = "cloud/a", "cloud"
 ME = WorkerRecord("w/1", 60.0, 0.0, "here", 1)
@@ -225,9 +226,7 @@ async def held_up(site: Site) -> list[Accepted]:
 
 
 async def until_prefetched(site: Site, name: str) -> None:
-    async with asyncio.timeout(30):
-        while not (await stands(site, name)).is_prefetched:
-            await asyncio.sleep(0.005)
+    await until(lambda: stands(site, name), lambda work: work.is_prefetched)
 
 
 async def test_all_spares_are_begun_in_the_end_and_never_more_than_the_lane_allows(site: Site) -> None:
@@ -243,9 +242,7 @@ async def test_a_worker_that_stops_gives_its_spares_back_untouched(site: Site) -
     await held_up(site)
     assert site.engine.worker is not None
     stopping = asyncio.create_task(site.engine.worker.stop())
-    async with asyncio.timeout(30):
-        while (await stands(site, "p2")).owner is not None:
-            await asyncio.sleep(0.005)
+    await until(lambda: stands(site, "p2"), lambda work: work.owner is None)
     work = await stands(site, "p2")
     assert (work.attempts, work.observe) == (0, False)
     site.plant.release()
@@ -300,15 +297,13 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
     builds = [await site.engine.create("ns", "x", PUMP.kind, "build"), *await asked(site, "p1", "p2")]
     await until_prefetched(site, "p2")
     gates["p1"].set()
-    await site.until(lambda: "p2" in begun)
+    await until(lambda: "p2" in begun)
     builds += await asked(site, "p3")
     await until_prefetched(site, "p3")
     gates["p2"].set()
-    await site.until(lambda: "p3" in begun)
+    await until(lambda: "p3" in begun)
     gates["report"].set()
-    async with asyncio.timeout(30):
-        while (await stands(site, "p3")).is_prefetched:
-            await asyncio.sleep(0.005)
+    await until(lambda: stands(site, "p3"), lambda work: not work.is_prefetched)
     gates["p3"].set()
     assert [(await site.ended(one)).status for one in builds] == [Status.SUCCEEDED] * 4
     assert (lost, begun) == ([{"p1", "p2"}], ["x", "p1", "p2", "p3"])
@@ -346,11 +341,11 @@ async def test_a_spare_is_stopped_whose_predecessor_is_cancelled_before_its_repo
         await asked(site, "first", "p1")
         await until_prefetched(site, "p1")
         gates["first"].set()
-        await site.until(lambda: "p1" in begun)
+        await until(lambda: "p1" in begun)
         p2 = (await asked(site, "p2"))[0]
         await until_prefetched(site, "p2")
         gates["p1"].set()
-        await site.until(lambda: "p2" in begun)
+        await until(lambda: "p2" in begun)
         second = next(one for one in worker._running.values() if one.claim.operation.object == "p1")
         await engine.cancel("ns", second.claim.operation.id)
         assert second.task is not None
@@ -359,7 +354,7 @@ async def test_a_spare_is_stopped_whose_predecessor_is_cancelled_before_its_repo
             while worker._recheck_claims.is_set() or worker._claim_lock.locked():
                 await asyncio.sleep(0.005)
         gates["report"].set()
-        await site.until(lambda: "p2" in stopped)
+        await until(lambda: "p2" in stopped)
         gates["p2"].set()
         assert (await site.ended(p2)).status is Status.SUCCEEDED
 
@@ -378,10 +373,10 @@ async def test_an_operation_whose_slot_was_released_before_its_handler_returned_
 
     site.plant.works = work
     builds = await asked(site, "p1", "p2", "p3")
-    await site.until(lambda: begun == ["p1"])
+    await until(lambda: begun == ["p1"])
     late = worker._running[Key("ns", builds[0].op.id)]
     worker._end_without_handler(late)
-    await site.until(lambda: len(begun) == 2)
+    await until(lambda: len(begun) == 2)
     (spare,) = gates.keys() - begun
     await until_prefetched(site, spare)
     gates["p1"].set()

@@ -18,13 +18,13 @@ from stateward.store.port import Store
 from stateward.store.records import Key
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP
+from tests.waiting import until
 
 
 async def now(store: Store) -> float:
     """Return a time that is later than everything so far."""
     moment = await store.reader.time()
-    while await store.reader.time() <= moment:
-        await asyncio.sleep(0.001)
+    await until(store.reader.time, lambda now: now > moment)
     return await store.reader.time()
 
 
@@ -63,7 +63,7 @@ async def test_what_is_under_way_stays_with_its_lines(site: Site) -> None:
     await site.built("p1")
     site.plant.hold()
     accepted = await site.engine.act("ns", "p1", "pump")
-    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await until(lambda: site.plant.begun["pump"] == 1)
     assert (await pruned(site)).operations == 1
     assert [line.op for line in await site.engine.history("ns", "p1")][-1] == accepted.op.id
     site.plant.release()

@@ -36,6 +36,7 @@ from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
 from stateward.store.records import Key, Lane, LaneGroup, Operation, Status
 from tests.integration.engine.trip_kinds import TRIP, Agency
+from tests.waiting import until
 
 Booking = Callable[..., AbstractAsyncContextManager[Engine]]
 
@@ -76,10 +77,11 @@ async def steps_of(engine: Engine, op: str) -> dict[str, Any]:
 
 async def pause_begun(engine: Engine, op: str, prefix: str) -> None:
     """Wait until an operation sleeps or waits, and holds no slot."""
-    assert engine.worker is not None
-    async with asyncio.timeout(30):
-        while not any(key.startswith(prefix) for key in await steps_of(engine, op)) or engine.worker.busy:
-            await asyncio.sleep(0.005)
+    worker = engine.worker
+    assert worker is not None
+    await until(
+        lambda: steps_of(engine, op), lambda steps: any(key.startswith(prefix) for key in steps) and not worker.busy
+    )
 
 
 async def events(engine: Engine, op: str) -> list[tuple[str, str | None]]:
@@ -238,9 +240,7 @@ async def test_a_cancelled_operation_undoes_its_steps(booking: Booking) -> None:
     agency = Agency(book)
     async with booking(agency) as engine:
         op = await begin(engine)
-        async with asyncio.timeout(30):
-            while agency.count["handler"] < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: agency.count["handler"] >= 2)
         await engine.cancel("ns", op)
         found = await ended(engine, op)
         assert (found.status, agency.work) == (Status.CANCELLED, ["flight", "no flight"])
@@ -726,9 +726,7 @@ async def test_a_handler_lets_the_clock_act_on_its_object_later(new_store: Calla
     async with Engine(new_store(), [tea]) as engine:
         for name in ("forgotten", "mine"):
             await engine.run("ns", name, "pour", kind="test.tea")
-        async with asyncio.timeout(30):
-            while await state(engine, "mine") != "ready":
-                await asyncio.sleep(0.005)
+        await until(lambda: state(engine, "mine"), lambda now: now == "ready")
         assert await state(engine, "forgotten") == "brewing"
         assert await engine.store.reader.timers(None, 10) == []
 

@@ -22,6 +22,7 @@ from stateward.store.filters import Selector
 from stateward.store.port import Store
 from stateward.store.records import Key, Lane, LaneGroup, Status, Timer, WorkerRecord
 from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
+from tests.waiting import until
 
 NewStore = Callable[[], Store]
 
@@ -156,9 +157,7 @@ async def test_the_work_of_a_dead_worker_is_requeued_by_one_that_does_not_know_i
         await api.store.transact(lambda tx: tx.claim({"": 10}, "dead/1"))
     async with deployment.stations() as engine:
         await quiet(engine)
-        async with asyncio.timeout(30):
-            while (await engine.store.reader.queue_of(Key("ns", "p")))[0].owner is not None:
-                await asyncio.sleep(0.05)
+        await until(lambda: engine.store.reader.queue_of(Key("ns", "p")), lambda queue: queue[0].owner is None)
         await quiet_again(engine)
         (work,) = await engine.store.reader.queue_of(Key("ns", "p"))
         assert (work.owner, work.observe, work.attempts) == (None, True, 1)
@@ -206,9 +205,7 @@ async def test_due_timers_of_unknown_kinds_wait_and_others_fire(deployment: Depl
         async with deployment.pumps() as pumps:
             await pumps.wait("ns", (await pumps.create("ns", "p", PUMP.kind, "build")).op.id, 30)
             await pumps.set_timer(Timer("ns", "mine", 2.0, 0, "p", "pump", "[]", "{}"))
-            async with asyncio.timeout(30):
-                while deployment.plant.done["pump"] == 0:
-                    await asyncio.sleep(0.02)
+            await until(lambda: deployment.plant.done["pump"] != 0)
             assert await pumps.store.reader.next_due_time(pumps.kinds.filter) != 1.0
         assert {timer.id: timer.due for timer in await api.store.reader.timers("ns", 10)} == {
             "t0": 1.0,
@@ -225,9 +222,7 @@ async def test_a_timer_of_a_removed_object_of_an_unknown_kind_does_not_stay_for_
     async with deployment.stations() as engine:
         await engine.forget("ns", "p", PUMP.kind, "ada")
         await engine.set_timer(Timer("ns", "late", 1.0, 0, "p", "pump", "[]", "{}"))
-        async with asyncio.timeout(30):
-            while await engine.store.reader.timers("ns", 10):
-                await asyncio.sleep(0.02)
+        await until(lambda: engine.store.reader.timers("ns", 10), lambda timers: not timers)
 
 
 async def test_a_request_about_an_unknown_kind_is_denied_and_not_remembered(deployment: Deployment) -> None:

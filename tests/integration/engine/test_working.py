@@ -37,6 +37,7 @@ from stateward.store.sqlite import SqliteStore
 from stateward.testing.virtual_loop import VirtualLoop
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
+from tests.waiting import until
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ async def test_a_look_that_waits_for_what_is_cancelled_is_no_look(site: Site) ->
     site.plant.hold()
     site.engine.kinds[PUMP.kind].handles("pump", observe=blind)(site.plant.run)
     accepted = await site.engine.act("ns", "p1", "pump")
-    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await until(lambda: site.plant.begun["pump"] == 1)
     await site.engine.cancel("ns", accepted.op.id)
     assert (await site.ended(accepted)).error == "cancelled, and nobody can say whether it was done"
 
@@ -200,7 +201,7 @@ async def test_what_runs_is_stopped_when_cancelled_and_goes_back_if_it_was_not_d
     await site.built("p1")
     site.plant.hold()
     accepted = await site.engine.act("ns", "p1", "pump")
-    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await until(lambda: site.plant.begun["pump"] == 1)
     await site.engine.cancel("ns", accepted.op.id, "ann")
     ended = await site.ended(accepted)
     assert (ended.status, await site.state("p1")) == (Status.CANCELLED, "idle")
@@ -216,7 +217,7 @@ async def test_what_is_cancelled_without_proof_that_it_was_not_done_is_not_told_
     site.plant.hold()
     site.plant.sights = [seen]
     accepted = await site.engine.act("ns", "p1", "pump")
-    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await until(lambda: site.plant.begun["pump"] == 1)
     await site.engine.cancel("ns", accepted.op.id)
     ended = await site.ended(accepted)
     assert (ended.status, await site.state("p1")) == (Status.FAILED, "lost")
@@ -362,7 +363,7 @@ async def test_to_wait_to_be_moved_on_is_no_trouble_however_often(site: Site) ->
     site.plant.works = wait
     begun = await site.engine.act("ns", "p1", "pump")
     for number in range(1, 5):
-        await site.until(lambda number=number: site.plant.begun["pump"] == number)  # type: ignore[misc]
+        await until(lambda number=number: site.plant.begun["pump"] == number)  # type: ignore[misc]
         while not await site.engine.store.transact(wake):
             await asyncio.sleep(0.005)
     assert "has trouble" not in [line.event for line in await site.engine.history("ns", "p1")]
@@ -521,7 +522,7 @@ async def test_of_what_waits_in_a_lane_the_most_urgent_goes_first(site: Site) ->
     for name, urgent in (("p1", 0), ("p2", 0), ("p3", 5)):
         site.plant.lanes[name] = Route("cloud", "cloud/a")
         created.append(await site.engine.create("ns", name, PUMP.kind, "build", priority=urgent))
-        await site.until(lambda: bool(order))
+        await until(lambda: bool(order))
     site.plant.release()
     for one in created:
         await site.ended(one)
@@ -532,7 +533,7 @@ async def test_a_timer_is_an_event_by_the_clock_and_fires_once(site: Site) -> No
     await site.built("p1")
     now = await site.engine.store.reader.time()
     await site.engine.set_timer(Timer("ns", "t1", now + 0.05, 0, "p1", "pump", "[]", "{}"))
-    await site.until(lambda: site.plant.done["pump"] == 1)
+    await until(lambda: site.plant.done["pump"] == 1)
     assert await site.engine.store.reader.timers("ns", 10) == []
     lines = [line for line in await site.engine.history("ns", "p1") if line.event == "pump"]
     assert [line.actor for line in lines] == ["clock"]
@@ -543,14 +544,14 @@ async def test_a_timer_whose_object_is_in_transition_waits(site: Site) -> None:
     site.plant.hold()
     tuning = await site.engine.act("ns", "p1", "tune")
     await site.engine.set_timer(Timer("ns", "t1", 1.0, 0, "p1", "pump", "[]", "{}"))
-    await site.until(lambda: site.plant.begun["tune"] == 1)
+    await until(lambda: site.plant.begun["tune"] == 1)
     async with asyncio.timeout(30):
         while [one.due for one in await site.engine.store.reader.timers("ns", 10)] == [1.0]:
             await asyncio.sleep(0.005)
     assert len(await site.engine.store.reader.timers("ns", 10)) == 1
     site.plant.release()
     await site.ended(tuning)
-    await site.until(lambda: site.plant.done["pump"] == 1)
+    await until(lambda: site.plant.done["pump"] == 1)
 
 
 async def test_a_timer_that_comes_at_a_wrong_state_is_gone_and_stands_in_the_journal(site: Site) -> None:
@@ -608,7 +609,7 @@ async def test_locks_are_held_until_the_end_and_refused_or_waited_for(site: Site
     assert await site.state("p2") == "idle"
     waiting = await site.engine.act("ns", "p2", "pump", tree="t", locks=[lower], wait=True)
     unrelated = await site.engine.act("ns", "p3", "pump", tree="t", locks=[LockRequest("/ab", "X")])
-    await site.until(lambda: site.plant.begun["pump"] == 2)
+    await until(lambda: site.plant.begun["pump"] == 2)
     site.plant.release()
     for one in (first, waiting, unrelated):
         assert (await site.ended(one)).status is Status.SUCCEEDED
@@ -627,7 +628,7 @@ async def test_the_journal_is_watched_without_gap_or_duplicate(site: Site) -> No
     for _ in range(20):
         await site.ended(await site.engine.act("ns", "p1", "pump"))
     last = await site.engine.store.reader.last_journal_seq()
-    await site.until(lambda: bool(seen) and seen[-1] == last)
+    await until(lambda: bool(seen) and seen[-1] == last)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     everything = [line.seq for line in await site.engine.store.reader.journal(0, 1000, JournalFilter())]
@@ -648,7 +649,7 @@ async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
     await site.built("p1")
     site.plant.hold()
     accepted = await site.engine.act("ns", "p1", "pump")
-    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await until(lambda: site.plant.begun["pump"] == 1)
     assert site.engine.worker is not None
     for task in (
         *site.engine.worker._claim_tasks,
@@ -664,7 +665,9 @@ async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
         ended = await other.wait("ns", accepted.op.id, 30)
     assert (ended.status, second.begun["pump"]) == (Status.SUCCEEDED, 0)
     site.plant.release()
-    await site.until(lambda: site.engine.worker is not None and site.engine.worker.busy == 0)
+    worker = site.engine.worker
+    assert worker is not None
+    await until(lambda: worker.busy == 0)
     assert any(line.event == "rejected: succeeded" for line in await site.engine.history("ns", "p1"))
 
 
@@ -715,10 +718,10 @@ async def test_a_worker_whose_store_is_silent_for_longer_than_its_lease_stops_wo
         site = Site(engine, plant)
         plant.hold()
         accepted = await engine.create("ns", "p1", PUMP.kind, "build")
-        await site.until(lambda: plant.inside["p1"] == 1)
+        await until(lambda: plant.inside["p1"] == 1)
         monkeypatch.setattr(store, "transact", silent)
         try:
-            await site.until(lambda: plant.inside["p1"] == 0)
+            await until(lambda: plant.inside["p1"] == 0)
         finally:
             plant.release()
             heard.set()
@@ -738,7 +741,7 @@ async def test_what_is_claimed_is_not_begun_if_the_answer_comes_after_the_lease(
 
         async def late(function: TxFunction[T]) -> T:
             answer = await prompt(function)
-            await site.until(lambda: worker._lease.left_s <= 0)
+            await until(lambda: worker._lease.left_s <= 0)
             return answer
 
         async def note(_: Job) -> None:

@@ -71,13 +71,6 @@ class LiveServer:
         return connect(url, additional_headers=headers, proxy=None, max_size=None, **how)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something has become true in this process."""
-    async with asyncio.timeout(PATIENT):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def said(socket_: ClientConnection) -> Any:
     """Return what the server says next."""
     async with asyncio.timeout(PATIENT):

@@ -1,7 +1,6 @@
 """A server for tests: the real application on a real engine, without a network; each caller has a role."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -78,12 +77,6 @@ class ServerHarness:
     async def ended(self, answer: Answer, ns: str = NS) -> None:
         """Wait for the end of the operation that an answer tells of."""
         await self.engine.wait_record(ns, answer.json()["operation"]["id"], 120)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something has become true in this process."""
-        async with asyncio.timeout(120):
-            while not condition():
-                await asyncio.sleep(0.001)
 
     async def everything(self) -> dict[str, Any]:
         """Return all that the store holds of objects and lines, to see whether anything has changed."""

@@ -5,6 +5,7 @@ import pytest
 from stateward.engine import Permanent, Temporary, privacy
 from stateward.store.records import Key, Object
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
+from tests.waiting import until
 
 PUMP = f"/ns/{NS}/objects/p1/actions/pump"
 
@@ -234,9 +235,7 @@ async def test_why_tells_the_last_trouble_of_what_is_tried_again_and_of_whom_a_w
     harness.plant.fail("pump", Temporary("the valve is shut", after=0.0), Temporary("the valve is stuck", after=30.0))
     body = {"selector": {"parent": "s1"}, "whole": {"object": "s1", "action": "pump"}}
     await harness.post(f"/ns/{NS}/actions/pump", body)
-    async with asyncio.timeout(30):
-        while "stuck" not in (await harness.get(f"/ns/{NS}/objects/p1/why")).json()["text"]:
-            await asyncio.sleep(0.01)
+    await until(lambda: harness.get(f"/ns/{NS}/objects/p1/why"), lambda answer: "stuck" in answer.json()["text"])
     assert "; it had trouble: the valve is stuck" in (await harness.get(f"/ns/{NS}/objects/p1/why")).json()["text"]
     assert "; p1 had trouble: the valve is stuck" in (await harness.get(f"/ns/{NS}/objects/s1/why")).json()["text"]
     assert (await harness.get(f"/ns/{NS}/objects/p1")).json()["error"] == "the valve is stuck"
@@ -326,7 +325,7 @@ async def test_an_operation_is_found_listed_and_cancelled(harness: ServerHarness
     await harness.built()
     harness.plant.hold()
     op = (await harness.post(PUMP)).json()["operation"]["id"]
-    await harness.until(lambda: harness.plant.begun["pump"] == 1)
+    await until(lambda: harness.plant.begun["pump"] == 1)
     assert (await harness.get(f"/ns/{NS}/operations/{op}")).json()["status"] == "running"
     listed = (await harness.get(f"/ns/{NS}/operations?object=p1")).json()["items"]
     assert [one["action"] for one in listed] == ["pump", "build"]
@@ -347,7 +346,7 @@ async def test_what_stands_in_a_queue_is_told_with_what_it_waits_for(harness: Se
     await harness.built("p1")
     harness.plant.hold()
     hidden = (await harness.post(f"/ns/{NS}/objects/p1/actions/move")).json()["operation"]["id"]
-    await harness.until(lambda: harness.plant.begun["move"] == 1)
+    await until(lambda: harness.plant.begun["move"] == 1)
     await harness.post(PUMP)
     queue = (await harness.get(f"/ns/{NS}/objects/p1/queue")).json()
     assert [(one["position"], one["action"], one["reason"]) for one in queue["items"]] == [
@@ -361,7 +360,7 @@ async def test_who_waits_when_the_engine_stops_is_told_that_it_was_accepted(harn
     await harness.built()
     harness.plant.hold()
     waiting = asyncio.create_task(harness.post(f"{PUMP}?wait=30"))
-    await harness.until(lambda: harness.plant.begun["pump"] == 1)
+    await until(lambda: harness.plant.begun["pump"] == 1)
     await harness.engine._waiters.stop()
     answer = await waiting
     assert (answer.status_code, answer.json()["object"]["state"]) == (202, "pumping")

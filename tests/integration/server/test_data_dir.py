@@ -11,7 +11,7 @@ from stateward.config import Config
 from stateward.errors import BadInput
 from stateward.server.data_dir import DataDir
 from tests.integration.server.server_processes import STATEWARD, served
-from tests.pauses import pauses
+from tests.waiting import pauses
 
 
 def mode_of(path: Path) -> int:

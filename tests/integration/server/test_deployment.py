@@ -16,6 +16,7 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Timer, WorkerRecord
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 from tests.stores import fresh_store
+from tests.waiting import until
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -152,7 +153,7 @@ async def test_a_full_lane_is_what_an_object_waits_for(site: ServerHarness) -> N
     site.plant.hold()
     for name in ("p1", "p2"):
         await site.post(f"/ns/{NS}/objects", {"id": name, "kind": "test.pump"})
-    await site.until(lambda: site.plant.begun["build"] == 1)
+    await until(lambda: site.plant.begun["build"] == 1)
     reasons = [(await site.get(f"/ns/{NS}/objects/{name}/why")).json()["reason"] for name in ("p1", "p2")]
     assert sorted(reasons) == ["lane full", "running"]
 

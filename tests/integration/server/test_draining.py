@@ -7,7 +7,8 @@ import pytest
 
 from stateward.engine.worker import worker
 from stateward.store.records import Key, Status
-from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server, until
+from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server
+from tests.waiting import until
 
 
 @pytest.fixture

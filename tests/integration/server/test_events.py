@@ -9,7 +9,8 @@ import pytest
 
 from stateward.access import Role
 from stateward.server.live import feeds
-from tests.integration.server.live_server import PATIENT, LiveServer, until
+from tests.integration.server.live_server import PATIENT, LiveServer
+from tests.waiting import until
 
 VM = "mci.vm"
 
@@ -165,8 +166,7 @@ async def test_a_token_follows_no_more_operations_at_once_than_its_limit(
             assert answer.status_code == 200
     live_server.release()
     async with live_server.client() as client, asyncio.timeout(PATIENT):
-        while (answer := await client.get(path(op))).status_code == 429:
-            await asyncio.sleep(0.02)
+        answer = await until(lambda: client.get(path(op)), lambda obj: obj.status_code != 429)
     assert "event: end" in answer.text
 
 

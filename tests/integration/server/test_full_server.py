@@ -1,6 +1,5 @@
 """The whole application with all domains: its description, its metrics, and actions on composites."""
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ from litestar.routes import HTTPRoute
 from tests.integration.server.full_server import open_full_server
 from tests.integration.server.server_harness import NS, ServerHarness
 from tests.integration.server.test_rights import routes
+from tests.waiting import until
 
 AT = "http://test"
 GROUP = {"name": "web", "subGroupSize": 2, "specId": "aws+ap-northeast-2+t3.micro", "imageId": "ubuntu22.04"}
@@ -49,9 +49,7 @@ async def metric(harness: ServerHarness, pattern: str) -> bool:
 
 async def seen(harness: ServerHarness, pattern: str) -> None:
     """Wait until the metrics have such a line."""
-    async with asyncio.timeout(60):
-        while not await metric(harness, pattern):
-            await asyncio.sleep(0.2)
+    await until(lambda: metric(harness, pattern))
 
 
 async def made(harness: ServerHarness) -> None:

@@ -20,6 +20,7 @@ from tests.integration.engine.pump_kinds import STATION
 from tests.integration.server.full_server import open_full_server
 from tests.integration.server.server_harness import NS, Answer, ServerHarness
 from tests.integration.server.test_full_server import made
+from tests.waiting import until
 
 PUMP = f"/ns/{NS}/objects/p1/actions/pump"
 
@@ -60,7 +61,7 @@ async def test_a_refusal_is_the_verdict_of_its_key_whatever_happens_afterwards(s
     await site.built()
     site.plant.hold()
     begun = await site.post(PUMP)
-    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await until(lambda: site.plant.begun["pump"] == 1)
     refused = await site.post(PUMP, **key("tuesday"))
     assert refused.status_code == 409
     site.plant.release()

@@ -7,7 +7,8 @@ from stateward.access import Role
 from stateward.server.telemetry import prometheus_metrics
 from stateward.store.errors import Unavailable
 from stateward.store.records import Lane, LaneGroup
-from tests.integration.server.live_server import PATIENT, LiveServer, until
+from tests.integration.server.live_server import PATIENT, LiveServer
+from tests.waiting import until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -25,6 +25,7 @@ from tests.contract.samples import a_key_record, an_entry, an_object, an_operati
 from tests.contract.store_calls import write
 from tests.integration.server.live_server import LiveServer, said
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
+from tests.waiting import until
 
 DAY = 86_400
 
@@ -134,8 +135,7 @@ async def test_a_reader_from_behind_the_horizon_gets_a_snapshot_and_is_told_of_t
     await live_server.define("a", "one", "two")
     store = live_server.engine.store
     limit = await store.reader.time() + 0.001
-    while await store.reader.time() <= limit:
-        await asyncio.sleep(0.001)
+    await until(store.reader.time, lambda now: now > limit)
     await write(store, journal=[an_entry("x", at=1.0), an_entry("y", at=limit + 1)])  # of no object: it goes
     await prune(store, limit)
     kept = (await horizon(store.reader)).seq
@@ -173,9 +173,7 @@ async def filled(store: Store) -> None:
 
 async def until_gone(store: Store) -> None:
     """Wait until the old operation is gone."""
-    async with asyncio.timeout(60):
-        while await store.reader.operation(Key("acme", "x")) is not None:
-            await asyncio.sleep(0.01)
+    await until(lambda: store.reader.operation(Key("acme", "x")), lambda operation: operation is None)
 
 
 @pytest.fixture(autouse=True)

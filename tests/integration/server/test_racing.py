@@ -6,6 +6,7 @@ from collections import defaultdict
 import httpx
 
 from tests.integration.server.server_harness import NS, ServerHarness
+from tests.waiting import until
 
 CALLERS = 200
 OBJECTS = 100
@@ -17,7 +18,7 @@ async def test_of_all_who_race_for_an_object_one_wins_and_the_others_hear_who(ha
     wanted = {"selector": {"kind": "test.pump"}}
     for number in range(OBJECTS):
         await harness.engine.create(NS, f"p{number}", "test.pump", "build")
-    await harness.until(lambda: harness.plant.done["build"] == OBJECTS)
+    await until(lambda: harness.plant.done["build"] == OBJECTS)
     harness.plant.hold()
 
     async def race(caller: int) -> list[tuple[str, httpx.Response]]:

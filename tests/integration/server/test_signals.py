@@ -4,6 +4,7 @@ from typing import Any
 
 from stateward.engine import Job
 from tests.integration.server.server_harness import NS, ServerHarness
+from tests.waiting import until
 
 PUMP = f"/ns/{NS}/objects/p1/actions/pump"
 
@@ -19,7 +20,7 @@ async def waiting_pump(harness: ServerHarness) -> str:
     op: str = (await harness.post(PUMP)).json()["operation"]["id"]
     worker = harness.engine.worker
     assert worker is not None
-    await harness.until(lambda: harness.plant.begun["pump"] == 1 and worker.busy == 0)
+    await until(lambda: harness.plant.begun["pump"] == 1 and worker.busy == 0)
     return op
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stateward.server.connection_limits import LimitedHttpProtocol
-from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server, until
+from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server
+from tests.waiting import until
 
 PLAIN, CHUNKED = "content-length: 500000", "transfer-encoding: chunked"
 

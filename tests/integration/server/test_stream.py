@@ -12,7 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from stateward.access import Role
 from stateward.aio.supervise import cancel_tasks
 from stateward.server import connection_limits
-from tests.integration.server.live_server import PATIENT, LiveServer, lines_until, said, until
+from tests.integration.server.live_server import PATIENT, LiveServer, lines_until, said
+from tests.waiting import until
 
 
 async def begun(stream: ClientConnection, **word: Any) -> int:

@@ -5,11 +5,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from tools import reaper
 from tools.reaper import OWNER, PREFIX
 
@@ -127,13 +127,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_until(condition: object) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it never came about"
-        time.sleep(0.02)
 
 
 def test_a_run_that_leaves_a_process_behind_is_cleaned_up_and_fails(tmp_path: Path) -> None:

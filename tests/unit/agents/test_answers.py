@@ -29,6 +29,7 @@ from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteCommandResult
 from stateward.domains.edge.errors import AgentCannotAnswer
 from stateward.workloads.log_files import empty_long_log, parse_cursor, read_part
+from tests.waiting import until
 
 # --- logs in files ---------------------------------------------------------------------------------------------------
 
@@ -165,8 +166,7 @@ async def test_every_request_has_one_answer_and_a_limit(monkeypatch: pytest.Monk
     await asyncio.sleep(0)
     answers.cancel(RequestCancelled(10, 5))
     answers.cancel(RequestCancelled(77, 5))
-    while site.ended < 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: site.ended >= 2)
     await answers.close()
     assert site.ended == MAX_REQUESTS + 1
     assert len(sent) == 4

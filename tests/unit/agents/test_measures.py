@@ -32,6 +32,7 @@ from stateward.workloads.tcp_sockets import (
     use_of_namespace,
     use_of_ports,
 )
+from tests.waiting import until
 
 STAT = "17 (a) b) {state} 1 16 15 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 8192 5 0 0"
 TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -214,9 +215,7 @@ async def test_a_probe_tells_the_health_of_an_app(probe: Probe, verdict: bool) -
     app = ProbedApp("web", 1, replace(probe, threshold=1))
     runner = ProbeRunner(run)
     await runner.set_apps({"web": app})
-    async with asyncio.timeout(30):
-        while runner.health()["web"].is_healthy is None:
-            await asyncio.sleep(0.01)
+    await until(lambda: runner.health()["web"].is_healthy is not None)
     assert runner.health()["web"].is_healthy is verdict
     assert bool(runner.health()["web"].reason) is not verdict
     await runner.set_apps({"web": replace(app, generation=2)})

@@ -38,6 +38,7 @@ from stateward.schemas.caller import Caller
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Object, Operation
+from tests.waiting import until
 
 NS = "lab"
 ANN = Caller("user", "ann")
@@ -170,9 +171,9 @@ class EdgeHarness:
 
     async def until_progress(self, accepted: Accepted, lines: int) -> None:
         """Wait until an operation has so many lines of progress."""
-        async with asyncio.timeout(PATIENT):
-            while len(await self.engine.store.reader.progress_of(accepted.op.key, 0)) < lines:
-                await asyncio.sleep(0.005)
+        await until(
+            lambda: self.engine.store.reader.progress_of(accepted.op.key, 0), lambda entries: len(entries) >= lines
+        )
 
     async def online(self, name: str = "munich") -> Object:
         return await self.until_true(name, lambda one: one.state == "Ready" and cloudlet_status(one).serving > 0)

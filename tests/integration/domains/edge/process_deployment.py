@@ -21,7 +21,7 @@ from stateward.workloads.confinement.uids import CLAIMS
 from tests.integration.domains.edge.proxy import Proxy
 from tests.integration.drivers.local.host_machines import records_in
 from tests.integration.server.server_processes import STATEWARD, Process, Served
-from tests.pauses import pauses
+from tests.waiting import pauses, wait_until
 
 NS = "lab"
 PATIENT = 60.0
@@ -171,10 +171,7 @@ class ProcessDeployment:
 
     def until_true(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition is true."""
-        end, pause_s = time.monotonic() + PATIENT, pauses()
-        while not condition():
-            assert time.monotonic() < end, f"{self.server.output}\n{self.agent and self.agent.output}"
-            time.sleep(next(pause_s))
+        wait_until(condition, explain=lambda: f"{self.server.output}\n{self.agent and self.agent.output}")
 
     def things(self) -> list[str]:
         """Return the names in the agent's local state."""

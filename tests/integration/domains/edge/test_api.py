@@ -1,6 +1,5 @@
 """The routes below /api/v1/edge: their requests, responses and rights."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from stateward.access import Role
 from stateward.config import Config
 from stateward.server.auth.authenticator import RateLimiter
 from stateward.server.run import ServerApplication, open_application
+from tests.waiting import until
 
 BASE = "/api/v1/edge/ns/lab"
 
@@ -39,9 +39,10 @@ class Api:
 
     async def until_gone(self, path: str) -> None:
         """Wait until something is not there any more."""
-        async with asyncio.timeout(60):
-            while (await self.clients[Role.VIEWER].get(f"{BASE}{path}")).status_code != httpx.codes.NOT_FOUND:
-                await asyncio.sleep(0.01)
+        await until(
+            lambda: self.clients[Role.VIEWER].get(f"{BASE}{path}"),
+            lambda answer: answer.status_code == httpx.codes.NOT_FOUND,
+        )
 
 
 @pytest.fixture

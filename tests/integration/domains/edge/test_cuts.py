@@ -27,7 +27,7 @@ from stateward.domains.edge.api.routes import AGENTS_PATH
 from tests.integration.domains.edge.proxy import read_frame
 from tests.integration.server.server_processes import Served
 from tests.long_forms import in_long_form
-from tests.pauses import pauses
+from tests.waiting import until
 
 NS, EDGE = "lab", "/api/v1/edge/ns/lab"
 PATIENT = 60.0
@@ -144,11 +144,7 @@ class CutHarness:
         await self.until_true(lambda: self.client.get(f"{EDGE}{path}").status_code == httpx.codes.NOT_FOUND)
 
     async def until_true(self, condition: Any) -> Any:
-        pause_s = pauses()
-        async with asyncio.timeout(PATIENT):
-            while not (found := await asyncio.to_thread(condition)):
-                await asyncio.sleep(next(pause_s))
-        return found
+        return await until(lambda: asyncio.to_thread(condition))
 
     async def act(self, method: str, path: str, body: Any = None) -> None:
         await asyncio.to_thread(self.call, method, path, body)

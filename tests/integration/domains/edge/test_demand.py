@@ -15,8 +15,7 @@ from stateward.engine import Accepted, Denied
 from stateward.store.records import Key, Object
 from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness, open_harness
 from tests.stores import fresh_store
-
-PATIENT = 60.0
+from tests.waiting import until
 
 
 async def app_status_of(harness: EdgeHarness, app: str = "web") -> AppStatus:
@@ -119,9 +118,7 @@ async def report_demand(harness: EdgeHarness, requests: dict[str, int]) -> None:
 
 
 async def until_members(harness: EdgeHarness, number: int) -> None:
-    async with asyncio.timeout(PATIENT):
-        while len((await app_status_of(harness)).members) != number:
-            await asyncio.sleep(0.005)
+    await until(lambda: app_status_of(harness), lambda app: len(app.members) == number)
 
 
 async def race(services: list[Service], cloudlets: list[str], action: str) -> int:

@@ -11,6 +11,7 @@ from stateward.domains.edge import demo
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import open_harness
 from tests.stores import fresh_store
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -25,8 +26,9 @@ async def test_the_demo_keeps_clusters_and_apps_in_motion(
     monkeypatch.setattr(demo, "MAX_STEP_S", 0.01)
     async with open_harness(new_store(), tmp_path) as harness:
         running = asyncio.create_task(demo.run_demo(harness.service, harness.hub, Random(1)))
-        async with asyncio.timeout(60):
-            while not any(one.state == "Ready" for one in await harness.service.list_all(demo.NS, "edge.appinst")):
-                await asyncio.sleep(0.02)
+        await until(
+            lambda: harness.service.list_all(demo.NS, "edge.appinst"),
+            lambda objects: any(one.state == "Ready" for one in objects),
+        )
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -41,6 +41,7 @@ from tests.integration.domains.edge.conftest import (
     pass_deadline,
 )
 from tests.stores import fresh_store
+from tests.waiting import until
 
 C1, CLUSTER = "munich:c1", "edge.clusterinst"
 WORKS = {"create": "Creating", "update": "Updating", "delete": "Deleting"}
@@ -117,8 +118,7 @@ async def test_an_agent_whose_line_is_cut_at_work_goes_on_and_tells_later(harnes
     await harness.until("munich", "Offline")
     assert isinstance(runner.site, GatedSite)
     runner.site.free.set()
-    while not runner.site.applied:
-        await asyncio.sleep(0.005)
+    await until(lambda: runner.site.applied)
     runner.dialer.handler = hub
     await assert_done_once(harness, runner, work)
 
@@ -168,8 +168,7 @@ async def test_an_agent_that_crashes_at_work_again_and_again_is_given_up(harness
     accepted = await request_work(harness, "create")
     for _ in range(2):
         await harness.until(C1, "Creating")
-        while "c1" not in runner.site.things:
-            await asyncio.sleep(0.005)
+        await until(lambda: "c1" in runner.site.things)
         await runner.kill()
         await harness.until("munich", "Offline")
         runner.start(harness.hub)

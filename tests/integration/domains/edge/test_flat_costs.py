@@ -15,7 +15,8 @@ from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Store
 from stateward.store.records import Key, Object, to_json
-from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, EdgeHarness, open_harness
+from tests.integration.domains.edge.conftest import ANN, NS, EdgeHarness, open_harness
+from tests.waiting import until
 
 C1 = "munich:c1"
 
@@ -28,12 +29,6 @@ def cluster_row(id_: str, state: str, status: InstanceStatus | None = None, op: 
 
 async def write(harness: EdgeHarness, *rows: Object) -> None:
     await harness.engine.store.transact(lambda tx: tx.apply(Changes(objects=list(rows))))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENT):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_an_order_is_sent_again_however_many_wait_for_other_agents(

@@ -29,6 +29,7 @@ from stateward.store.port import Store, Tx
 from stateward.store.records import Object
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
 from tests.integration.domains.edge.process_deployment import Agent, open_deployment
+from tests.waiting import until
 
 FIRST, SECOND = "1" * 32, "2" * 32
 
@@ -68,9 +69,7 @@ async def hand_over(harness: EdgeHarness, installation: str | None, by: Caller) 
 
 async def until_agent_knows(second: AgentRunner) -> None:
     """Wait until an agent knows that it is held."""
-    async with asyncio.timeout(60):
-        while not second.agent._is_held:
-            await asyncio.sleep(0.005)
+    await until(lambda: second.agent._is_held)
 
 
 async def test_the_second_installation_is_held_runs_nothing_and_is_shown_and_journaled_once(

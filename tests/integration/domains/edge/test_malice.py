@@ -30,6 +30,7 @@ from stateward.agents.messages import (
 )
 from tests.integration.server.server_processes import Served, run
 from tests.servers import PostgresServer
+from tests.waiting import wait_until
 
 NS, EDGE = "lab", "/api/v1/edge/ns/lab"
 PATIENT = 60.0
@@ -89,10 +90,7 @@ class HostileHarness:
         return [str(one["reason"]) for one in found if one["actor"] == "agent"]
 
     def until(self, condition: Any) -> None:
-        end = time.monotonic() + PATIENT
-        while not condition():
-            assert time.monotonic() < end, self.server.output
-            time.sleep(0.02)
+        wait_until(condition, explain=lambda: self.server.output)
 
     def assert_unharmed(self, honest: tuple[ClientConnection, int]) -> None:
         """Check that the server answers, and that the honest agent is still served over its connection."""

@@ -19,6 +19,7 @@ from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.records.agent_upgrade import AgentRejection
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
+from tests.waiting import until
 
 PATIENT = 60.0
 C1 = "munich:c1"
@@ -39,9 +40,7 @@ async def until_load(harness: EdgeHarness, id_: str, cpu: float | None) -> None:
 
 
 async def until_rejected(harness: EdgeHarness, why: str) -> None:
-    async with asyncio.timeout(PATIENT):
-        while not harness.hub.rejected[why]:
-            await asyncio.sleep(0.005)
+    await until(lambda: harness.hub.rejected[why])
 
 
 async def test_a_measured_load_scales_its_cluster_up_and_down(harness: EdgeHarness) -> None:

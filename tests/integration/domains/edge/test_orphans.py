@@ -18,6 +18,7 @@ from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Timer
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, PATIENT, AgentRunner, EdgeHarness, hold_work
 from tests.stores import fresh_store
+from tests.waiting import until
 
 C1, WEB = "munich:c1", "munich:c1:web"
 CLUSTER = "edge.clusterinst"
@@ -183,9 +184,7 @@ async def test_progress_that_is_late_is_journaled_as_rejected(harness: EdgeHarne
     await harness.cluster()
     marks = await harness.instance_status(C1)
     await runner.agent._send(ProgressMessage("too late", marks.issued, marks.generation, runner.agent.notify, "c1"))
-    async with asyncio.timeout(PATIENT):
-        while "rejected: progress" not in [line.event for line in await harness.history(C1)]:
-            await asyncio.sleep(0.005)
+    await until(lambda: harness.history(C1), lambda entries: "rejected: progress" in [line.event for line in entries])
 
 
 async def test_a_cloudlet_has_at_most_so_many_reservable_clusters_and_the_lowest_free_number_is_taken(
@@ -224,9 +223,7 @@ async def idle_cluster(harness: EdgeHarness) -> FailingSite:
 
 async def until_expiry_is_set(harness: EdgeHarness) -> None:
     """Wait until the timer is set that deletes the idle cluster."""
-    async with asyncio.timeout(PATIENT):
-        while not await expiry_timers(harness):
-            await asyncio.sleep(0.005)
+    await until(lambda: expiry_timers(harness))
 
 
 async def expiry_timers(harness: EdgeHarness) -> list[Timer]:
@@ -243,9 +240,7 @@ async def test_an_idle_cluster_that_could_not_be_removed_is_removed_later(harnes
     site = await idle_cluster(harness)
     site.refuses = frozenset({OrderAction.DELETE})
     await expire(harness)
-    async with asyncio.timeout(PATIENT):
-        while "undone" not in [line.event for line in await harness.history(IDLE)]:
-            await asyncio.sleep(0.005)
+    await until(lambda: harness.history(IDLE), lambda entries: "undone" in [line.event for line in entries])
     await until_expiry_is_set(harness)
     site.refuses = frozenset()
     await expire(harness)
@@ -258,9 +253,7 @@ async def test_an_idle_cluster_is_removed_when_a_failed_upgrade_has_been_settled
     assert await harness.state("munich") == "UpdateError"
     (before,) = await expiry_timers(harness)
     await expire(harness)
-    async with asyncio.timeout(PATIENT):
-        while not [one for one in await expiry_timers(harness) if 0.0 < one.due < before.due]:
-            await asyncio.sleep(0.005)
+    await until(lambda: expiry_timers(harness), lambda timers: [one for one in timers if 0.0 < one.due < before.due])
     assert await harness.state(IDLE) == "Ready"
     await harness.service.fix(NS, "munich", ADA)
     await expire(harness)

@@ -1,6 +1,5 @@
 """Upgrades of agents, as the controller sees them; with real processes they are in test_real."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from tests.integration.domains.edge.conftest import (
     pass_deadline,
 )
 from tests.stores import fresh_store
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -209,7 +209,8 @@ async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(
         await harness.cloudlet()
         me = harness.plugin.controller_lease.id
         await harness.engine.act(CONTROLLER_NS, me, "leave", actor=CONTROLLER)
-        async with asyncio.timeout(60):
-            while (found := await harness.engine.store.reader.object(Key(CONTROLLER_NS, me))) is None or found.removed:
-                await asyncio.sleep(0.01)
+        await until(
+            lambda: harness.engine.store.reader.object(Key(CONTROLLER_NS, me)),
+            lambda obj: obj is not None and not obj.removed,
+        )
         await harness.online()

@@ -12,6 +12,7 @@ from stateward.engine.transitions import time_text
 from stateward.server.app import create_app
 from stateward.store.records import Key, WorkItem
 from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, EdgeHarness, hold_work
+from tests.waiting import until
 
 C1 = "munich:c1"
 
@@ -65,9 +66,7 @@ async def test_why_names_the_agent_its_last_report_and_the_deadline_and_that_its
 
 async def test_why_says_of_a_new_cloudlet_that_no_agent_is_connected(harness: EdgeHarness) -> None:
     accepted = await harness.service.create_cloudlet(NS, "oslo", CloudletSpec(), ANN)
-    async with asyncio.timeout(PATIENT):
-        while not (await harness.engine.store.reader.queue_of(Key(NS, "oslo")))[0].is_parked:
-            await asyncio.sleep(0.005)
+    await until(lambda: harness.engine.store.reader.queue_of(Key(NS, "oslo")), lambda queue: queue[0].is_parked)
     begun = time_text(accepted.op.created)
     text = (await why(harness, "oslo"))["text"]
     assert text.startswith(

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +72,6 @@ class LeaseHarness:
                     await self.now(lease)
                 except NotFound:
                     return
-                await asyncio.sleep(0.02)
-
-    async def eventually(self, true: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a condition is true."""
-        async with asyncio.timeout(LIMIT):
-            while not await true():
                 await asyncio.sleep(0.02)
 
     async def moves(self, lease: Lease) -> list[tuple[str, str | None]]:

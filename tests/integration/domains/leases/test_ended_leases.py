@@ -10,6 +10,7 @@ from stateward.domains.leases.settings import Settings
 from stateward.store.records import Timer
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, thing
 from tests.integration.domains.leases.scripted_resource import ScriptedResource, never
+from tests.waiting import until
 
 SOON = Settings(replace_after=0.0, keep_ended=0.05)
 LATE = Settings(replace_after=0.0, keep_ended=3600.0)
@@ -45,11 +46,7 @@ async def test_an_ended_lease_is_kept_for_its_time_even_if_its_timer_is_early(op
         early = await site.engine.store.reader.time()
         await site.engine.set_timer(Timer(NS, timer.id, early, timer.rank, timer.object, timer.event, "[]", "{}"))
 
-        async def is_late_again() -> bool:
-            found = await forget_timer(site, lease)
-            return found is not None and found.due > early
-
-        await site.eventually(is_late_again)
+        await until(lambda: forget_timer(site, lease), lambda timer: timer is not None and timer.due > early)
         assert (await site.now(lease)).object.state == "TERMINATED"
 
 

@@ -11,6 +11,7 @@ from stateward.errors import StatewardError
 from stateward.store.port import Tx
 from stateward.store.records import Key, WorkItem
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, hosts, thing
+from tests.waiting import until
 
 
 async def hung(site: LeaseHarness) -> Lease:
@@ -18,8 +19,8 @@ async def hung(site: LeaseHarness) -> Lease:
     await site.hosts("h1", "h2")
     site.things.hang.add("lamp")
     lease = await site.lease("hung", hosts(), thing("lamp"))
-    await site.eventually(lambda: _is_hanging(site))
-    await site.eventually(lambda: _holds(site, lease))
+    await until(lambda: _is_hanging(site))
+    await until(lambda: _holds(site, lease))
     return await site.now(lease)
 
 

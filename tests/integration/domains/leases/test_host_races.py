@@ -21,6 +21,7 @@ from stateward.store.port import Tx
 from stateward.store.records import Object, Timer, to_json
 from tests.integration.domains.leases.checked_store import check_bookings
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, at, hosts
+from tests.waiting import until
 
 INSTANCES = {"resource_type": "virtual:instance", "vcpus": 2, "memory_mb": 512, "disk_gb": 1, "amount": 2}
 
@@ -32,12 +33,10 @@ def only(lease: Lease) -> ReservationSeen:
 
 async def at_rest(site: LeaseHarness, lease: Lease, *on: str) -> Lease:
     """Wait until a lease is at rest with these hosts; then hosts, bookings and holdings agree."""
-
-    async def is_there() -> bool:
-        found = await site.now(lease)
-        return found.object.state in ("ACTIVE", "PENDING") and set(only(found).hosts) == set(on)
-
-    await site.eventually(is_there)
+    await until(
+        lambda: site.now(lease),
+        lambda now: now.object.state in ("ACTIVE", "PENDING") and set(only(now).hosts) == set(on),
+    )
     await require_agreement(site)
     return await site.now(lease)
 
@@ -97,7 +96,7 @@ async def test_a_host_that_recovers_before_the_commit_of_heal_is_kept(
     await site.until(lease, "ACTIVE")
     at_first_write(site, monkeypatch, before=lambda: site.plugin.hosts.recover(ME, "h1"))
     await site.plugin.hosts.fail(ME, "h1")
-    await site.eventually(lambda: _was_healed(site, lease))
+    await until(lambda: _was_healed(site, lease))
     assert not (await at_rest(site, lease, "h1")).seen.degraded
     assert (await site.host("h2")).seen == HostSeen()
 
@@ -213,7 +212,7 @@ async def test_heal_takes_another_host_if_the_first_it_finds_is_held_by_a_lease_
     held = HostSeen(held=(Holding("failed", "r", whole=True),))
     await rewrite(site, (await site.host("h1")).object, seen=to_json(held))
     await site.plugin.hosts.fail(ME, "h2")
-    await site.eventually(lambda: _has_hosts(site, lease, "h3"))
+    await until(lambda: _has_hosts(site, lease, "h3"))
     assert (await site.host("h1")).seen == held
 
 
@@ -335,7 +334,7 @@ async def test_a_recovered_lease_replaces_a_host_that_failed_while_it_was_in_err
         with pytest.raises(LeaseActionFailed):
             await site.plugin.leases.update(ME, lease.object.id, {"name": "in error"})
         await site.plugin.hosts.fail(ME, "h1")
-        await site.eventually(lambda: _no_heal_timer(site))
+        await until(lambda: _no_heal_timer(site))
         await site.plugin.leases.recover(ME, lease.object.id)
         assert (await at_rest(site, lease, "h2")).seen.degraded
 

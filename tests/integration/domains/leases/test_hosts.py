@@ -10,6 +10,7 @@ from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.plugin.runtime import ExpectedChange
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, hosts
+from tests.waiting import until
 
 
 def only(lease: Lease) -> ReservationSeen:
@@ -19,12 +20,10 @@ def only(lease: Lease) -> ReservationSeen:
 
 async def healed(site: LeaseHarness, lease: Lease, *on: str) -> Lease:
     """Wait until a lease is at rest, with these hosts."""
-
-    async def there() -> bool:
-        found = await site.now(lease)
-        return found.object.state in ("ACTIVE", "PENDING") and set(only(found).hosts) == set(on)
-
-    await site.eventually(there)
+    await until(
+        lambda: site.now(lease),
+        lambda now: now.object.state in ("ACTIVE", "PENDING") and set(only(now).hosts) == set(on),
+    )
     return await site.now(lease)
 
 
@@ -46,7 +45,7 @@ async def test_all_flags_are_reset_when_the_failed_host_is_well_again(site: Leas
     await site.plugin.hosts.fail(ME, "h1")
     await healed(site, lease, "h2")
     await site.plugin.hosts.recover(ME, "h1")
-    await site.eventually(lambda: _whole(site, lease))
+    await until(lambda: _whole(site, lease))
     assert set(only(await site.now(lease)).hosts) == {"h2"}
 
 

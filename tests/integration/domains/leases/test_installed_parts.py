@@ -8,6 +8,7 @@ from stateward.domains.leases.errors import DeniedByPolicy
 from stateward.errors import BadInput
 from tests.installed_package import install_package
 from tests.integration.domains.leases.conftest import ME, LeaseHarness, Opening, hosts
+from tests.waiting import until
 
 SOURCE = """
 from stateward.domains.leases.errors import DeniedByPolicy
@@ -108,7 +109,7 @@ async def test_a_filter_of_another_package_denies_and_is_told_of_ends(opening: O
         lease = await site.lease("a day", hosts())
         await site.until(lease, "ACTIVE")
         await site.plugin.leases.delete(ME, lease.object.id)
-        await site.eventually(ended)
+        await until(ended)
 
 
 async def ended() -> bool:

@@ -23,6 +23,7 @@ from stateward.store.port import Tx, TxFunction
 from tests.integration.domains.leases.checked_store import CheckedStore, Forbidden, check
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, hosts, thing
 from tests.integration.domains.leases.scripted_resource import ScriptedResource
+from tests.waiting import until
 
 STEPS = ("start", "end", "rename", "grow", "fail host", "mend host", "recover", "delete", "pause", "restart")
 OUTCOMES = st.lists(st.sampled_from(("well", "later", "never")), max_size=4)
@@ -96,7 +97,7 @@ class Life:
                 await asyncio.sleep(0.0)
         await asyncio.gather(*self._asked)
         self._things.fail.clear()
-        await self._site.eventually(self._gone)
+        await until(self._gone)
         left = [(await self._site.host(name)).seen for name in ("h1", "h2")]
         assert [(one.bookings, one.held) for one in left] == [((), ())] * 2
         await self.close()

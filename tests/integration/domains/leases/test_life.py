@@ -17,6 +17,7 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, to_json
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, at, hosts, thing
 from tests.integration.domains.leases.scripted_resource import later, never
+from tests.waiting import until
 
 LIFE = [
     ("create", "CREATING"),
@@ -137,7 +138,7 @@ async def test_if_one_of_three_reservations_fails_the_others_go_on(site: LeaseHa
     assert "broken" in str(failed.object.error)
     assert "broken" in describe_reservation_errors(failed.object)
     await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
-    await site.eventually(lambda: _ended(site, failed.object.id))
+    await until(lambda: _ended(site, failed.object.id))
     ended = await site.now(lease)
     assert ended.object.state == "ERROR"  # its start had failed: it never was what it was to be
     assert {seen.status for _, seen in ended.reservations()} == {ReservationState.DELETED}
@@ -190,7 +191,7 @@ async def _left_behind(site: LeaseHarness, lease: Lease) -> None:
 async def test_delete_wins_over_a_start_that_hangs(site: LeaseHarness) -> None:
     site.things.hang.add("lamp")
     lease = await site.lease("hung", thing("lamp"))
-    await site.eventually(lambda: _true("lamp" in site.things.hanging))
+    await until(lambda: _true("lamp" in site.things.hanging))
     await site.until(lease, "STARTING")
     await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
@@ -222,7 +223,7 @@ async def test_a_delete_during_a_delete_joins_it(site: LeaseHarness) -> None:
     lease = await site.lease("twice", thing("lamp"))
     await site.until(lease, "ACTIVE")
     first = await site.plugin.leases.delete(ME, lease.object.id)
-    await site.eventually(lambda: _true(bool(site.things.hanging)))
+    await until(lambda: _true(bool(site.things.hanging)))
     others = await asyncio.gather(*(site.plugin.leases.delete(ME, lease.object.id) for _ in range(15)))
     assert {one.object.op for one in others} == {first.object.op}
     site.things.release.set()

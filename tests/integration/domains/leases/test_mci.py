@@ -30,6 +30,7 @@ from stateward.store.records import Key
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, thing
 from tests.integration.domains.leases.scripted_resource import ScriptedResource
 from tests.integration.domains.mci.conftest import mci
+from tests.waiting import until
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 SLOW = replace(CALM, latency=0.01, pending=0.2, terminating=0.05)
@@ -95,7 +96,7 @@ async def test_nobody_ends_a_lease_whose_mci_is_protected_or_has_a_protected_vm(
 
 async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_behind(both: LeaseHarness) -> None:
     lease = await both.lease("fleet", mci_reservation("m4", hold=True))
-    await both.eventually(lambda: _is(both, "m4", "Prepared"))
+    await until(lambda: _is(both, "m4", "Prepared"))
     await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
     await _gone(both, "m4")

@@ -15,7 +15,8 @@ from stateward.engine import NotFound
 from stateward.store.filters import Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, hosts, thing
 from tests.integration.domains.leases.policy_service import running_policy_service, was_notified
-from tests.integration.server.server_processes import PATIENT, Served
+from tests.integration.server.server_processes import Served
+from tests.waiting import until
 
 
 async def notices_of(site: LeaseHarness) -> dict[str, str]:
@@ -35,8 +36,8 @@ async def test_the_service_is_told_of_a_delete_once(opening: Opening, start: flo
         if not start:
             await site.until(lease, "ACTIVE")
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
-        await site.eventually(lambda: was_notified(policies, 1))
-        await site.eventually(lambda: _no_notices(site))
+        await until(lambda: was_notified(policies, 1))
+        await until(lambda: _no_notices(site))
         assert policies.asked[-1][1]["lease"]["status"] == "DELETING"
 
 
@@ -44,7 +45,7 @@ async def test_a_delete_after_the_end_is_not_told_again(opening: Opening) -> Non
     async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
         lease = await site.lease("ended", thing("lamp"), end=0.3)
         await site.until(lease, "TERMINATED")
-        await site.eventually(lambda: _no_notices(site))
+        await until(lambda: _no_notices(site))
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         assert await _no_notices(site)
         assert await was_notified(policies, 1)
@@ -56,7 +57,7 @@ async def test_an_end_that_is_tried_again_is_told_once(opening: Opening) -> None
         lease = await site.lease("twice", thing("lamp"), end=0.3)
         await site.until(lease, "ERROR")
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
-        await site.eventually(lambda: _no_notices(site))
+        await until(lambda: _no_notices(site))
         assert await was_notified(policies, 1)
 
 
@@ -71,8 +72,8 @@ async def test_what_the_service_does_not_take_is_delivered_again(opening: Openin
         policies.broken = 2
         lease = await site.lease("again", thing("lamp"), start=3600, end=7200)
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
-        await site.eventually(lambda: was_notified(policies, 3))
-        await site.eventually(lambda: _no_notices(site))
+        await until(lambda: was_notified(policies, 3))
+        await until(lambda: _no_notices(site))
         bodies = [body for path, body in policies.asked if path == "/on-end"]
         assert bodies[0] == bodies[1] == bodies[2]
 
@@ -83,10 +84,10 @@ async def test_what_was_not_delivered_outlives_the_process(opening: Opening) -> 
         async with opening(Settings(check_url=url)) as site:
             lease = await site.lease("durable", thing("lamp"), start=3600, end=7200)
             await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
-            await site.eventually(lambda: was_notified(policies, 1))
+            await until(lambda: was_notified(policies, 1))
         policies.broken = 0
         async with opening(Settings(check_url=url)) as site:
-            await site.eventually(lambda: _no_notices(site))
+            await until(lambda: _no_notices(site))
         assert policies.asked[-1][1]["lease"]["id"] == lease.object.id
 
 
@@ -107,7 +108,7 @@ async def test_a_notice_that_is_given_up_stays_and_can_be_delivered_later(
         lease = await site.lease("stubborn", thing("lamp"), start=3600, end=7200)
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         key = notice_key(NS, lease.object.id)
-        await site.eventually(lambda: _is(site, key.id, "undelivered"))
+        await until(lambda: _is(site, key.id, "undelivered"))
         assert "the answer to on-end was 500" in str((await site.engine.record(*key)).error)
         await site.engine.wait_record(NS, (await site.engine.act(*key, "deliver", who="me")).op.id, 30)
         assert await was_notified(policies, 2)
@@ -149,7 +150,7 @@ async def test_what_is_asked_and_told_has_the_form_of_blazar(opening: Opening) -
         assert body["current_lease"]["id"] == lease.object.id
 
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
-        await site.eventually(lambda: _no_notices(site))
+        await until(lambda: _no_notices(site))
         asked, body = policies.asked[-1]
         assert asked == "/v1/on-end"
         assert body.keys() == {"context", "lease"}
@@ -186,11 +187,11 @@ async def test_a_notice_survives_a_kill(tmp_path: Path) -> None:
         server = await asyncio.to_thread(Served, tmp_path / "data", *flags)
         try:
             id_ = await asyncio.to_thread(_made_and_deleted, server)
-            await _until(lambda: any(path == "/on-end" for path, _ in policies.asked))
+            await until(lambda: any(path == "/on-end" for path, _ in policies.asked))
             server.stop(signal.SIGKILL)
             policies.broken, policies.asked = 0, []
             server = await asyncio.to_thread(Served, tmp_path / "data", *flags)
-            await _until(lambda: bool(policies.asked))
+            await until(lambda: bool(policies.asked))
         finally:
             server.process.kill()
             server.ended()
@@ -203,9 +204,3 @@ def _made_and_deleted(server: Served) -> str:
         id_ = str(client.post("/blazar/v1/leases", json=lease).json()["lease"]["id"])
         assert client.delete(f"/blazar/v1/leases/{id_}").status_code == 204
         return id_
-
-
-async def _until(true: Any) -> None:
-    async with asyncio.timeout(PATIENT):
-        while not true():
-            await asyncio.sleep(0.02)

@@ -4,6 +4,7 @@ from stateward.domains.leases.model import EventType, Lease, event_id
 from stateward.engine import HistoryEntry
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, thing
 from tests.integration.domains.leases.scripted_resource import never
+from tests.waiting import until
 
 
 async def part_history(site: LeaseHarness, part: str) -> list[tuple[str, str, str | None]]:
@@ -67,9 +68,9 @@ async def test_a_host_that_is_replaced_is_told_of_with_the_flags(site: LeaseHarn
     await site.until(lease, "ACTIVE")
     await site.plugin.hosts.fail(ME, "h1")
     healed = ("heal", "controller", "without h1, with h2, resources_changed set")
-    await site.eventually(lambda: _has(site, lease, healed))
+    await until(lambda: _has(site, lease, healed))
     await site.plugin.hosts.recover(ME, "h1")
-    await site.eventually(lambda: _has(site, lease, ("heal", "controller", "resources_changed reset")))
+    await until(lambda: _has(site, lease, ("heal", "controller", "resources_changed reset")))
 
 
 async def _has(site: LeaseHarness, lease: Lease, line: tuple[str, str, str]) -> bool:
@@ -85,7 +86,7 @@ async def test_what_was_told_is_not_kept_with_the_lease(site: LeaseHarness) -> N
 async def test_a_warning_that_had_to_wait_comes_before_the_end_however_near_that_is(site: LeaseHarness) -> None:
     site.things.hang.add("lamp")
     lease = await site.lease("slow", thing("lamp"), end=0.3)
-    await site.eventually(lambda: _overdue(site, lease))
+    await until(lambda: _overdue(site, lease))
     site.things.hang.clear()
     site.things.release.set()
     await site.until(lease, "TERMINATED")

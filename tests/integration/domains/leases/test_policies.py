@@ -14,6 +14,7 @@ from stateward.errors import BadInput
 from stateward.plugin.registry import installed
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, at, hosts, thing
 from tests.integration.domains.leases.policy_service import running_policy_service, was_notified
+from tests.waiting import until
 
 
 async def test_a_lease_may_not_be_longer_than_allowed_nor_grow_beyond_it(opening: Opening) -> None:
@@ -37,7 +38,7 @@ async def test_another_service_is_asked_about_every_lease_and_told_of_its_end(op
         await site.until(lease, "ACTIVE")
         await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
         await site.until(lease, "TERMINATED")
-        await site.eventually(lambda: was_notified(policies, 1))
+        await until(lambda: was_notified(policies, 1))
         assert list(dict.fromkeys(path for path, _ in policies.asked)) == [
             "/check-create",
             "/check-update",

@@ -23,6 +23,7 @@ from stateward.store.filters import JournalFilter, Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, hosts
 from tests.integration.domains.leases.scripted_resource import ScriptedResource
 from tests.long_forms import in_long_form
+from tests.waiting import until
 
 SHARED = pytest.mark.parametrize("store_name", ["postgres"])
 """For tests with several processes: the embedded store is one process's own."""
@@ -70,7 +71,7 @@ async def test_many_leases_due_in_one_second_each_start_once_and_one_that_hangs_
         names = ["stuck", *(f"lamp {one}" for one in range(number - 1))]
         await asyncio.gather(*(_made(site, name, due) for name in names))
         await _due_now(site)
-        await site.eventually(lambda: _are_out(things, number - 1))
+        await until(lambda: _are_out(things, number - 1))
         assert max(things.out.values()) == 1
         counts = await site.engine.store.reader.count_states(Selector(NS, kind=LEASE.kind))
         assert counts[LEASE.kind, "STARTING"] >= 1
@@ -93,7 +94,7 @@ async def _submitted(site: LeaseHarness, id_: str, spec: LeaseSpec, on: dict[str
 async def _due_now(site: LeaseHarness) -> None:
     """Let all leases be due at once: their timers ring, and their start has come."""
     reader = site.engine.store.reader
-    await site.eventually(lambda: _none_creating(site))
+    await until(lambda: _none_creating(site))
     found, after = [], None
     while page := await reader.list_objects(Selector(NS, kind=LEASE.kind), Page(after, 500)):
         found += [read_lease(one) for one in page]
@@ -151,7 +152,7 @@ async def test_a_lease_waits_for_whoever_is_before_it_on_its_host_however_long_t
         second = LeaseSpec("second", now - 30, now + 3600, None, (ReservationSpec("second-r", "physical:host", wish),))
         await _submitted(site, "first", first, {"h1": 1})
         await _submitted(site, "second", second, {"h1": 1})
-        await site.eventually(lambda: _hanging(things))
+        await until(lambda: _hanging(things))
         waiting = await site.plugin.leases.get(NS, "second")
         assert waiting.object.state == "PENDING"
         things.hang.clear()

@@ -10,6 +10,7 @@ from stateward.engine.errors import Protected
 from stateward.errors import BadInput
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, at, hosts, thing
 from tests.integration.domains.leases.scripted_resource import never
+from tests.waiting import until
 
 
 async def changed(site: LeaseHarness, lease: Lease, **given: object) -> Lease:
@@ -51,7 +52,7 @@ async def test_an_active_lease_can_be_extended_and_is_warned_again(site: LeaseHa
     await site.hosts("h1")
     lease = await site.lease("long", end=1800)  # less than an hour: the warning comes at the start
     await site.until(lease, "ACTIVE")
-    await site.eventually(lambda: _warned(site, lease))
+    await until(lambda: _warned(site, lease))
     extended = await changed(site, lease, end_date=at(7200), before_end_date=at(7000))
     assert extended.object.state == "ACTIVE"
     assert extended.seen.events[EventType.BEFORE_END] is EventState.UNDONE

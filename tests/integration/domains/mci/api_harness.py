@@ -28,6 +28,7 @@ from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from stateward.store.port import Store
 from stateward.store.records import Key
+from tests.waiting import until
 
 NS = "default"
 PATIENT = 60.0
@@ -115,9 +116,9 @@ class ApiHarness:
     async def held(self, name: str = "m1") -> None:
         """Wait until an MCI is held: it is prepared, and nobody works on it."""
         await self.until("Prepared", name)
-        async with asyncio.timeout(PATIENT):
-            while any(one.owner for one in await self.engine.store.reader.queue_of(Key(NS, name))):
-                await asyncio.sleep(0.02)
+        await until(
+            lambda: self.engine.store.reader.queue_of(Key(NS, name)), lambda queue: not any(one.owner for one in queue)
+        )
 
     def set_profile(self, profile: FaultProfile, place: ProviderRegion = HERE) -> None:
         """Let a region behave in another way."""

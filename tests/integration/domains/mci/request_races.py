@@ -15,6 +15,7 @@ from stateward.engine import Accepted, Refused
 from stateward.engine.accept.groups import GroupVerdict
 from stateward.errors import StatewardError
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness
+from tests.waiting import until
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 SLOW = replace(CALM, pending=3600.0, suspending=3600.0, rebooting=3600.0, terminating=3600.0)
@@ -81,6 +82,4 @@ def go_on(harness: MciHarness, place: ProviderRegion = SEOUL) -> None:
 
 async def quiet(harnesses: Sequence[MciHarness]) -> None:
     """Wait until no worker has an operation."""
-    async with asyncio.timeout(60):
-        while any(harness.engine.worker and harness.engine.worker.busy for harness in harnesses):
-            await asyncio.sleep(0.01)
+    await until(lambda: not any(harness.engine.worker and harness.engine.worker.busy for harness in harnesses))

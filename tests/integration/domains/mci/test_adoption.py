@@ -18,6 +18,7 @@ from stateward.engine.queries import list_all
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
 from tests.integration.domains.mci.api_harness import NS, PATIENT, ApiHarness, open_api
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -170,9 +171,7 @@ async def test_a_cancelled_adoption_takes_the_key_off_again(api: ApiHarness) -> 
     region = api.plugin.cloud.region(PLACE)
     region.force(unmarked_key(native), MachineState.PENDING, api.plugin.cloud.clock())  # it never comes up
     begun = (await api.post(f"/ns/{NS}/registerCspVm", adoption("cancelled", native))).json()
-    async with asyncio.timeout(PATIENT):
-        while state_at_provider(api, native)[0] == unmarked_key(native):
-            await asyncio.sleep(0.01)
+    await until(lambda: state_at_provider(api, native)[0] != unmarked_key(native))
     again = (await api.post(f"/ns/{NS}/registerCspVm", adoption("cancelled", native))).json()
     assert again["operation"] == begun["operation"]  # the same request, again
     await api.post(f"http://test/api/v1/ns/{NS}/operations/{begun['operation']}/cancel")

@@ -17,6 +17,7 @@ from stateward.errors import UnknownName
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, group, mci
 from tests.integration.domains.mci.request_races import SEOUL, SLOW
+from tests.waiting import until
 
 HOME = "aws-ap-northeast-2"
 
@@ -162,9 +163,7 @@ async def test_a_reboot_that_the_provider_has_accepted_is_not_repeated_at_the_ne
     harness.cloud.set_profile(SEOUL, replace(SLOW, knows_tokens=False))
     accepted = await harness.service.control_vm(NS, "m1", "g1-1", "reboot", ANN)
     (machine,) = harness.cloud.region(SEOUL).machines.values()
-    async with asyncio.timeout(PATIENT):
-        while not await has_step(harness, accepted, ACCEPTED):
-            await asyncio.sleep(0.01)
+    await until(lambda: has_step(harness, accepted, ACCEPTED))
     harness.cloud.set_profile(SEOUL, replace(CALM, knows_tokens=False, dead=True, patience=0.01))
     machine.until = harness.cloud.clock()  # it runs again, and the provider would accept another reboot
     await renewed(harness)

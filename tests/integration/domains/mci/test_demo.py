@@ -1,7 +1,6 @@
 """The demo's MCIs: created once, kept in motion, repaired, and removed from this host when the demo stops."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
@@ -16,6 +15,7 @@ from stateward.store.filters import JournalFilter
 from stateward.store.records import Object
 from tests.integration.domains.mci.conftest import PATIENT, MciHarness
 from tests.stores import fresh_store
+from tests.waiting import until
 
 SHOP, LAB, BOX = FLEET
 
@@ -33,16 +33,10 @@ def show(harness: MciHarness, seed: int = 1) -> MciDemo:
 
 async def at_rest(harness: MciHarness, name: str) -> Object:
     """Wait until nothing is done to an MCI."""
-    async with asyncio.timeout(PATIENT):
-        while MCI.state((found := await harness.engine.record(NS, name)).state).state_class is TRANSITIONAL or found.op:
-            await asyncio.sleep(0.01)
-    return found
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENT):
-        while not await condition():
-            await asyncio.sleep(0.01)
+    return await until(
+        lambda: harness.engine.record(NS, name),
+        lambda obj: MCI.state(obj.state).state_class is not TRANSITIONAL and not obj.op,
+    )
 
 
 async def processes(harness: MciHarness) -> list[MachineState]:
@@ -90,10 +84,7 @@ async def test_vms_that_broke_down_are_replaced(harness: MciHarness) -> None:
 async def test_the_processes_end_with_the_demo(harness: MciHarness) -> None:
     living = asyncio.create_task(show(harness).run())
 
-    async def up() -> bool:
-        return len(await processes(harness)) >= BOX.groups[0].size
-
-    await until(up)
+    await until(lambda: processes(harness), lambda pids: len(pids) >= BOX.groups[0].size)
     living.cancel()
     with pytest.raises(asyncio.CancelledError):
         await living

@@ -28,6 +28,7 @@ from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Store
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci, open_harness
+from tests.waiting import until
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 NewStore = Callable[[], Store]
@@ -281,9 +282,7 @@ async def test_a_reboot_that_a_restart_repeats_is_one_reboot(new_store: NewStore
         await harness.created(mci())
         cloud.set_profile(SEOUL, CALM.__class__(latency=0.0, rebooting=3600.0))
         verdict = await harness.service.control(NS, "m1", "reboot", ANN)
-        async with asyncio.timeout(60):
-            while reboots(harness) != [1, 1]:
-                await asyncio.sleep(0.005)
+        await until(lambda: reboots(harness) == [1, 1])
         assert verdict.whole is not None
     for machine in cloud.region(SEOUL).machines.values():
         machine.until = cloud.clock()

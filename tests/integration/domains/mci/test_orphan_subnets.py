@@ -16,6 +16,7 @@ from stateward.engine import job
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness
+from tests.waiting import until
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 FRONT, BACK = Subnet("front", "10.0.1.0/24"), Subnet("back", "10.0.2.0/24")
@@ -60,9 +61,7 @@ async def test_a_subnet_that_a_change_left_behind_is_taken_away(
         CallFate.DONE, CallFate.DONE, CallFate.DONE, CallFate.ANSWER_LOST
     )
     accepted = await harness.service.add_subnet(NS, "net", BACK, ANN)
-    async with asyncio.timeout(PATIENT):
-        while LEFT not in shown(harness):
-            await asyncio.sleep(0.005)
+    await until(lambda: LEFT in shown(harness))
     await harness.engine.cancel(NS, accepted.op.id)
     assert (await harness.ended(accepted)).status is Status.CANCELLED
     assert LEFT in shown(harness)
@@ -103,9 +102,7 @@ async def test_one_that_would_not_go_is_not_tried_again_at_once(
     harness.cloud.region(SEOUL).ensure(CloudResource(ResourceKind.SECURITY_GROUP, "in-it", "x", inside.native_id))
     for _ in range(3):
         await harness.plugin.reconciler.reconcile_all()
-        async with asyncio.timeout(PATIENT):
-            while (await harness.service.resource(NS, "vNet", "net")).op is not None:
-                await asyncio.sleep(0.005)
+        await until(lambda: harness.service.resource(NS, "vNet", "net"), lambda resource: resource.op is None)
     lines = await harness.engine.history(NS, found.id)
     assert [one.event for one in lines].count("reshape") == 1
     accepted = await harness.service.add_subnet(NS, "net", Subnet("side", "10.0.3.0/24"), ANN)  # it is in nobody's way

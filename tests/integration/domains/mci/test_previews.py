@@ -1,6 +1,5 @@
 """Previews of actions on MCIs: they count the VMs that would be touched, and say what that costs or saves."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from stateward.store.records import Object, to_json
 from tests.integration.server.full_server import open_full_server
 from tests.integration.server.server_harness import NS, ServerHarness
 from tests.servers import PostgresServer
+from tests.waiting import until
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -146,9 +146,7 @@ async def test_a_forced_terminate_gives_up_the_creation_of_an_mci_without_vms(tm
     async with open_full_server(tmp_path) as harness:
         wanted = MciSpec("held", "u", (SubGroup("g", 1, "aws+us-east-1+t3.small", "ubuntu22.04"),), hold=True)
         await harness.engine.create(NS, "held", "mci.mci", "create", spec=wanted)
-        async with asyncio.timeout(30):
-            while (await harness.engine.get(NS, "held")).state != "Prepared":
-                await asyncio.sleep(0.01)
+        await until(lambda: harness.engine.get(NS, "held"), lambda obj: obj.state == "Prepared")
         body = {"facts": ["force"], **({"objects": ["held"]} if "/objects/" not in path else {})}
         shown = await harness.post(f"{path}/preview", body)
         assert shown.json()["accepted"], shown.text

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import cycle, islice
 from random import Random
 from typing import Any
@@ -39,6 +39,7 @@ from tests.integration.domains.mci.request_races import (
     states,
 )
 from tests.long_forms import in_long_form
+from tests.waiting import until
 
 PAIRS = [["suspend", "terminate"], ["terminate", "suspend"], ["suspend", "reboot"], ["reboot", "terminate"]]
 RACERS = 8
@@ -366,10 +367,3 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(SimulatedDriver, "_call", counted)
     return sent
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something has become true in this process."""
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)

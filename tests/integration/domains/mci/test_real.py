@@ -1,10 +1,9 @@
 """Real machines in one MCI: EC2 as boto3 sees it, QEMU guests, process groups."""
 
-import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -32,7 +31,8 @@ from tests.held_calls import Moment, hold_calls
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
 from tests.integration.drivers.aws.conftest import session
 from tests.integration.drivers.aws.ec2_machines import describe_machines
-from tests.integration.drivers.aws.moto_cloud import REGION, Fault, FaultKind, MotoCloud, shared_cloud
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
+from tests.integration.drivers.aws.moto_cloud import REGION, MotoCloud, shared_cloud
 from tests.integration.drivers.aws.moto_images import IMAGE
 from tests.integration.drivers.local.host_machines import (
     kill_all_in,
@@ -41,6 +41,7 @@ from tests.integration.drivers.local.host_machines import (
     ssh_servers_in,
 )
 from tests.long_forms import in_long_form
+from tests.waiting import until
 
 REACHED = {"suspend": "Suspended", "resume": "Running", "terminate": "Terminated"}
 
@@ -66,13 +67,6 @@ async def shown(harness: MciHarness, connection: str) -> dict[str, Observation]:
     listing = await (await harness.plugin.clients.by_name(connection)).list_now()
     assert listing.complete, listing.problem
     return {one.key: one for one in listing.machines}
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds that another party brings about."""
-    async with asyncio.timeout(60):
-        while not await condition():
-            await asyncio.sleep(0.05)
 
 
 # --- EC2 -------------------------------------------------------------------------------------------------------------
@@ -169,10 +163,7 @@ async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_no
         ec2_cloud.inject_fault(Fault(harm, "RebootInstances"))
     begun = await harness.service.control_vm(NS, "m1", "g1-1", "reboot", ANN)
 
-    async def has_called() -> bool:
-        return ec2_cloud.calls["RebootInstances"] > 0
-
-    await until(has_called)
+    await until(lambda: ec2_cloud.calls["RebootInstances"] > 0)
     await harness.engine.cancel(NS, begun.op.id, "ann")
     ended = await harness.ended(begun)
     assert (ended.status, ec2_cloud.instances.reboots[native]) in (

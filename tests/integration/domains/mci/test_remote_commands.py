@@ -29,6 +29,7 @@ from stateward.store.records import Key, Object, Status
 from tests.integration.domains.mci.api_harness import AWS, NS, ApiHarness, group, mci, open_api
 from tests.integration.domains.mci.conftest import ANN
 from tests.integration.domains.mci.ssh_servers import USER, LoopbackMachines, loopback_machines
+from tests.waiting import until
 
 M1, CMD = f"/ns/{NS}/mci/m1", f"/ns/{NS}/cmd/mci/m1"
 PATIENT = 60.0
@@ -56,17 +57,13 @@ async def ran(api: ApiHarness, *commands: str, query: str = "", **how: Any) -> d
 
 async def until_file(path: Path) -> str:
     """Wait until a file has a line."""
-    async with asyncio.timeout(PATIENT):
-        while not (path.exists() and path.read_text().endswith("\n")):
-            await asyncio.sleep(0.02)
+    await until(lambda: path.exists() and path.read_text().endswith("\n"))
     return path.read_text().strip()
 
 
 async def until_gone(pid: int) -> None:
     """Wait until a process has ended; a zombie has."""
-    async with asyncio.timeout(PATIENT):
-        while Path(f"/proc/{pid}").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
-            await asyncio.sleep(0.02)
+    await until(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
 
 
 async def test_each_vm_has_the_results_of_each_command_and_a_failed_one_is_the_last(api: ApiHarness) -> None:
@@ -376,9 +373,10 @@ async def test_output_is_streamed_while_a_command_runs(api: ApiHarness, machines
     home = machines.of("g1-1").home
     command = "echo early; printf par; echo oops >&2; while [ ! -e go ]; do sleep 0.05; done; echo tial; echo late"
     op = (await api.post(f"{CMD}?async=true", {"command": [command]})).json()["operation"]
-    async with asyncio.timeout(PATIENT):
-        while not any("g1-1: early" in one.text for one in await api.engine.store.reader.progress_of(Key(NS, op), 0)):
-            await asyncio.sleep(0.05)
+    await until(
+        lambda: api.engine.store.reader.progress_of(Key(NS, op), 0),
+        lambda entries: any("g1-1: early" in one.text for one in entries),
+    )
     (home / "go").touch()
     await api.engine.wait_record(NS, op, PATIENT)
     lines = [one.text for one in await api.engine.store.reader.progress_of(Key(NS, op), 0)]
@@ -539,8 +537,7 @@ async def test_a_followed_command_ends_with_the_token_and_counts_among_the_strea
     stream = f"/ns/{NS}/stream/cmd/mci/m1?xRequestId=cmd-m1-held"
     following = asyncio.create_task(api.get(stream, "short"))
     async with asyncio.timeout(PATIENT):
-        while not api.app.state.live_feeds.operation_followers._followed:
-            await asyncio.sleep(0.01)
+        await until(lambda: api.app.state.live_feeds.operation_followers._followed)
         refused = await api.get(stream, "short")
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many")
         await api.tokens.revoke(info.id)

@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.fork_server import forked_module
 from tests.integration.domains.mci.command_worker import MACHINES
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, mci, open_harness
 from tests.integration.drivers.local.host_machines import kill_all_in
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -62,9 +64,8 @@ async def test_what_has_lost_its_parent_ends_with_its_command(harness: MciHarnes
     assert "its processes were ended" in command_seen(ran).results["g1-1"].error
     for name in ("forked", "away"):
         (file,) = tmp_path.rglob(f"work/{name}")
-        async with asyncio.timeout(PATIENT):
-            while process_of(int(file.read_text())) is not None:
-                await asyncio.sleep(0.02)
+        pid = int(file.read_text())
+        await until(partial(process_of, pid), lambda process: process is None)
 
 
 async def test_after_kill_9_of_its_worker_a_command_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
@@ -72,8 +73,10 @@ async def test_after_kill_9_of_its_worker_a_command_goes_on_and_is_not_run_again
         with forked_module("tests.integration.domains.mci.command_worker", str(tmp_path)) as (_, printed):
             async with asyncio.timeout(PATIENT):
                 op, command = (await asyncio.to_thread(printed.readline)).split()
-                while len(markers := [one for one in tmp_path.rglob("marker") if one.read_text() == "run\n"]) < 2:
-                    await asyncio.sleep(0.05)
+                markers = await until(
+                    lambda: [one for one in tmp_path.rglob("marker") if one.read_text() == "run\n"],
+                    lambda markers: len(markers) >= 2,
+                )
         async with open_harness(open_store(str(tmp_path / "stateward.db")), tmp_path) as harness:
             for one in markers:
                 one.with_name("go").touch()

@@ -1,7 +1,7 @@
 """The ovc domain on a real store, with helpers that create objects, submit actions and wait for their outcomes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -32,6 +32,7 @@ from stateward.plugin.runtime import ProcessContext
 from stateward.store.port import Store
 from stateward.store.records import Key, Object, Operation
 from tests.integration.domains.ovc.gated_nodes import NodeGates, gate_nodes
+from tests.waiting import until
 
 ANN = OvcCaller("user", "ann")
 ADA = OvcCaller("admin", "ada", frozenset({HOST_GRANT}))
@@ -180,19 +181,9 @@ class Cloud:
         """Return the powers of machines, as their nodes show them."""
         return [await (await self.plugin.nodes.get(self.ns, spot.node)).get_power(spot.machine) for spot in spots]
 
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a condition is true."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while not await condition():
-                await asyncio.sleep(0.02)
-
     async def until_state(self, id_: str, *states: str) -> None:
         """Wait until an object is in one of these states."""
-
-        async def is_reached() -> bool:
-            return await self.state(id_) in states
-
-        await self.until(is_reached)
+        await until(lambda: self.state(id_), lambda now: now in states)
 
     async def operation(self, op: str) -> Operation:
         """Return an operation as it is now."""
@@ -202,11 +193,7 @@ class Cloud:
 
     async def until_progress(self, op: str) -> None:
         """Wait until an operation has reported progress."""
-
-        async def has_progress() -> bool:
-            return bool(await self.engine.store.reader.progress_of(Key(self.ns, op), 0))
-
-        await self.until(has_progress)
+        await until(lambda: self.engine.store.reader.progress_of(Key(self.ns, op), 0))
 
     def boot_disk(self, vm: str) -> str:
         """Return the id of a VM's boot disk."""

@@ -12,6 +12,7 @@ from stateward.engine.errors import Protected
 from stateward.store.filters import Selector
 from stateward.store.port import Store
 from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud, open_cloud
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -308,7 +309,7 @@ async def test_an_image_in_use_outlasts_its_retention(cloud: Cloud) -> None:
     await impatient(cloud, 0.0)
     await cloud.vm()
     await cloud.did(cloud.image, "delete")
-    await cloud.until(lambda: _waits_longer(cloud))
+    await until(lambda: _waits_longer(cloud))
     assert await cloud.state(cloud.image) == "DELETED"
 
 

@@ -9,6 +9,7 @@ from stateward.domains.ovc.errors import NoNode, NotNow
 from stateward.domains.ovc.model import CloudspaceSeen, CloudspaceSpec, cloudspace_seen, node_seen
 from stateward.domains.ovc.nodes.port import Power
 from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -170,10 +171,7 @@ async def test_one_that_died_is_brought_up_again_and_no_state_tells(cloud: Cloud
     await (await cloud.plugin.nodes.get(cloud.ns, before.node)).stop(before.machine)
     await look(cloud)
 
-    async def repaired() -> bool:
-        return (await wall(cloud)).machine not in ("", before.machine)
-
-    await cloud.until(repaired)
+    await until(lambda: wall(cloud), lambda firewall: firewall.machine not in ("", before.machine))
     after = await wall(cloud)
     assert (after.node, await power(cloud, after), await cloud.state(cloud.box)) == (before.node, Power.ON, "DEPLOYED")
 

@@ -26,6 +26,7 @@ from tests.integration.domains.ovc.machine_processes import nodes_in, vms_in, vm
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 from tests.integration.drivers.local.host_machines import ARCHITECTURES, kill_all_in
 from tests.long_forms import in_long_form
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(
     which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils"
@@ -70,11 +71,7 @@ class Real:
 
     async def until_up(self, vm: str) -> None:
         """Wait until a VM's guest has booted; firmware takes a second on one board and none on the other."""
-
-        async def up() -> bool:
-            return "up" in await self.console(vm)
-
-        await self.cloud.until(up)
+        await until(lambda: self.console(vm), lambda shown: "up" in shown)
 
     async def slots(self, vm: str) -> set[int]:
         """Return the slots of a VM that have a disk."""
@@ -92,7 +89,7 @@ class Real:
             assert isinstance(answer, dict)
             return answer.get("status") == "active"
 
-        await self.cloud.until(moving)
+        await until(moving)
 
     async def forbid_migration(self, vm: str) -> None:
         """Open a file of a format that QEMU cannot migrate; unlike a device, it needs no hot-plug bus of the board."""
@@ -189,10 +186,7 @@ async def test_a_migration_is_hidden_and_the_guest_goes_on_with_what_it_had(real
     assert await cloud.node_of(vm) != before
     assert (await real.status(vm), await real.slots(vm), len(real.processes())) == ("running", {0, 1}, 1)
 
-    async def ticks() -> bool:
-        return any(line.startswith("tick") for line in await real.console(vm))
-
-    await cloud.until(ticks)
+    await until(lambda: real.console(vm), lambda lines: any(line.startswith("tick") for line in lines))
     assert "up" not in await real.console(vm)  # it was not booted anew
     await cloud.did(vm, "detach disk", disk=disk)
     assert await real.slots(vm) == {0}
@@ -319,8 +313,7 @@ async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_n
     async def over(self: LiveMigration) -> bool:
         """Look whether it is sending, too late to see it."""
         await real.hurry(vm)
-        while (await self._sending()).status != "completed":
-            await asyncio.sleep(0.01)
+        await until(self._sending, lambda sending: sending.status == "completed")
         return False
 
     monkeypatch.setattr(LiveMigration, "_is_sending", over)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from stateward.domains.ovc.errors import QueueStopping
 from stateward.store.port import Store
 from tests.integration.domains.ovc.ovc_harness import ADA, Cloud, open_cloud
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -33,10 +35,7 @@ async def test_stopping_a_queue_lets_it_drain_and_refuses_what_comes_meanwhile(c
     deleting = await cloud.ask(disk, "delete")
     stopping = asyncio.create_task(queuer.stop(cloud.ns, vm))
 
-    async def closed() -> bool:
-        return (await queuer.queue(cloud.ns, vm)).stopping
-
-    await cloud.until(closed)
+    await until(lambda: queuer.queue(cloud.ns, vm), lambda queue: queue.stopping)
     other = await cloud.disk()
     for id_, action in ((disk, "restore"), (vm, "attach disk")):
         with pytest.raises(Exception, match="Cannot execute action at this time"):
@@ -54,10 +53,7 @@ async def test_what_is_refused_is_told_that_the_queue_is_being_stopped(cloud: Cl
     migrating = await cloud.ask(vm, "migrate", ADA)
     stopping = asyncio.create_task(queuer.stop(cloud.ns, vm))
 
-    async def closed() -> bool:
-        return (await queuer.queue(cloud.ns, vm)).stopping
-
-    await cloud.until(closed)
+    await until(lambda: queuer.queue(cloud.ns, vm), lambda queue: queue.stopping)
     with pytest.raises(QueueStopping, match=f"queue of vm {vm} is being stopped"):
         await cloud.ask(vm, "pause")
     cloud.gates.open("move")
@@ -74,10 +70,8 @@ async def test_terminate_stops_all_queues_hidden_work_included(cloud: Cloud) -> 
     queuer = cloud.service.queuer
     ending = asyncio.create_task(queuer.terminate(cloud.ns))
 
-    async def closed() -> bool:
-        return all([(await queuer.queue(cloud.ns, vm)).stopping for vm in (one, other)])
-
-    await cloud.until(closed)
+    for vm in (one, other):
+        await until(partial(queuer.queue, cloud.ns, vm), lambda queue: queue.stopping)
     assert not ending.done()
     cloud.gates.open("pause")
     cloud.gates.open("move")

@@ -1,6 +1,5 @@
 """The harness of systems tests: the domain on a real store with simulated instances, and helpers that wait."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from stateward.engine.worker.attempt import Attempt, Outcome
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation
 from tests.integration.engine.pump_kinds import Plant
+from tests.waiting import until
 
 NS = "default"
 HOME = SystemRef(NS, "shop")
@@ -82,12 +82,10 @@ class SystemsHarness:
 
     async def becomes(self, name: str, state: str) -> None:
         """Wait until an object is in a state."""
-
-        async def there() -> bool:
-            found = await self.engine.store.reader.object(Key(NS, name))
-            return found is not None and found.state == state
-
-        await self.until(there)
+        await until(
+            lambda: self.engine.store.reader.object(Key(NS, name)),
+            lambda obj: obj is not None and obj.state == state,
+        )
 
     async def states(self) -> dict[str, str]:
         """Return the states of all services."""
@@ -106,12 +104,6 @@ class SystemsHarness:
         """Return the locks of the shop: path, mode, and whether it is waited for."""
         found = await self.engine.store.reader.locks_of(Key(NS, "shop"))
         return [(one.path, one.mode, one.waiting) for one in found]
-
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a condition is true."""
-        async with asyncio.timeout(PATIENT):
-            while not await condition():
-                await asyncio.sleep(0.01)
 
 
 def _command(spec: str) -> list[str]:

@@ -18,7 +18,7 @@ from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
 from tests.containers import IMAGE
-from tests.pauses import pauses
+from tests.waiting import pauses
 
 NS, HOME = "default", SystemRef("default", "shop")
 PATIENT = 60.0

@@ -13,7 +13,7 @@ from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.local.launch import root_mark
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, Service, revision_of
-from tests.pauses import pauses
+from tests.waiting import pauses
 
 HOME = SystemRef("default", "shop")
 WEB = ServiceRef(HOME, "/web")
@@ -84,7 +84,7 @@ async def start(backend: LocalBackend, service: Service, name: str = "one", ref:
     await backend.start(ref, InstanceSpec(name, revision_of(service), service))
 
 
-async def until(
+async def until_instances(
     backend: LocalBackend, fits: Callable[[list[ServiceInstance]], bool], ref: ServiceRef = WEB
 ) -> list[ServiceInstance]:
     """Wait until the instances of a service satisfy a condition."""
@@ -97,14 +97,14 @@ async def until(
 
 async def ready(backend: LocalBackend, many: int = 1, ref: ServiceRef = WEB) -> list[ServiceInstance]:
     """Wait until `many` instances are ready."""
-    return await until(backend, lambda seen: sum(one.ready for one in seen) == many, ref)
+    return await until_instances(backend, lambda seen: sum(one.ready for one in seen) == many, ref)
 
 
 async def end_all(backend: LocalBackend, ref: ServiceRef = WEB) -> None:
     """Stop all instances of a service, and wait until they are gone."""
     for one in await backend.instances(ref):
         await backend.stop(ref, one.name)
-    await until(backend, lambda seen: not seen, ref)
+    await until_instances(backend, lambda seen: not seen, ref)
     await backend.forget(ref)
 
 

@@ -19,7 +19,7 @@ from tests.fork_server import Command, ForkedProcess, fork_server
 from tests.integration.domains.systems.local_backend_harness import PYTHON
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, served
 from tests.kept_ports import keep_port
-from tests.pauses import pauses
+from tests.waiting import pauses
 
 LEASE_S, MARGIN_S = 10.0, 3.0
 URL = "/api/v1/systems/default"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -47,6 +47,7 @@ from stateward.schemas.caller import Caller
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation, to_json
 from tests.integration.domains.systems.conftest import NS, PATIENT
+from tests.waiting import until
 
 SIZE = SiteCapacity(4.0, 2**30, 10, "127.0.0.1")
 
@@ -211,7 +212,7 @@ class SimulatedNodes:
             self.nodes[name] = SimulatedNode(name, capacity=capacity)
             self.nodes[name].connect(self)
         for name in names:
-            await self.until(lambda name=name: self.is_node(name, "ready"))  # type: ignore[misc]
+            await until(lambda name=name: self.is_node(name, "ready"))  # type: ignore[misc]
 
     async def is_node(self, name: str, state: str) -> bool:
         """Tell whether a node is in a state."""
@@ -220,7 +221,7 @@ class SimulatedNodes:
     async def lose(self, name: str) -> None:
         """Cut a node off, and declare it lost as if its lease had ended."""
         self.nodes[name].cut()
-        await self.until(lambda: self.is_disconnected(name))
+        await until(lambda: self.is_disconnected(name))
         known = node_status(await self.node_actions.node(name)).renewals
         kinds = self.engine.kinds
         assert await self.engine.store.transact(lambda tx: lose_node(tx, kinds, Key(NS, name), known))
@@ -236,12 +237,6 @@ class SimulatedNodes:
     async def ended(self, accepted: Accepted) -> Operation:
         """Wait for the end of an operation."""
         return await self.engine.wait_record(accepted.op.ns, accepted.op.id, PATIENT)
-
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a condition is true."""
-        async with asyncio.timeout(PATIENT):
-            while not await condition():
-                await asyncio.sleep(0.01)
 
     def started(self) -> dict[str, list[str]]:
         """Return the instances that nodes have started, by their names, with the nodes; twice if twice."""

@@ -20,6 +20,7 @@ from stateward.errors import BadInput
 from stateward.store.port import Store
 from stateward.store.records import Operation
 from tests.integration.domains.systems.conftest import PATIENT
+from tests.waiting import until
 
 SHOP, TENANT, SERVER_PORT = "default", "tenant", 19431
 WEB = "services: {web: {command: x, address: 19420}}"
@@ -136,8 +137,7 @@ async def test_an_open_deploy_holds_its_ports_and_those_that_it_may_have_to_rest
     assert (await deployed(engine, SHOP, WEB)).error is None
     backend.fail("/web", "slow")
     deploy = await shop.deploy("shop", "/", read(moved))
-    while "19421" not in (await engine.record(SHOP, "shop:web")).spec:
-        await asyncio.sleep(0.01)
+    await until(lambda: engine.record(SHOP, "shop:web"), lambda obj: "19421" in obj.spec)
     for port in ("19420", "19421"):
         with pytest.raises(BadInput, match=f"another service has {port}"):
             await deployed(engine, TENANT, WEB.replace("19420", port))

@@ -26,6 +26,7 @@ from stateward.engine import Engine, Permanent
 from stateward.server.app import create_app
 from stateward.store import open_store
 from tests.integration.domains.systems.conftest import PATIENT, SHOP
+from tests.waiting import until
 
 BASE = "/api/v1/systems/default"
 
@@ -64,10 +65,7 @@ class Api:
 
     async def stable(self, **params: Any) -> Any:
         """Return the shop, as soon as it has followed its services and is stable."""
-        async with asyncio.timeout(PATIENT):
-            while (found := await self.system(**params))["state"] != "stable":
-                await asyncio.sleep(0.01)
-        return found
+        return await until(lambda: self.system(**params), lambda system: system["state"] == "stable")
 
     async def begun(self, path: str) -> Any:
         """Begin a deploy that does not end by itself."""
@@ -194,9 +192,7 @@ async def test_who_is_refused_is_told_every_blocker_with_path_and_mode(api: Api)
 async def test_a_deploy_can_be_cancelled(api: Api) -> None:
     answer = await api.begun("/a")
     assert (await api.ask("POST", f"/shop/deploys/{answer['id']}/cancel")).status_code == 202
-    async with asyncio.timeout(PATIENT):
-        while (await api.ask("GET", "/shop/deploys")).json()[0]["state"] != "cancelled":
-            await asyncio.sleep(0.02)
+    await until(lambda: api.ask("GET", "/shop/deploys"), lambda answer: answer.json()[0]["state"] == "cancelled")
     assert (await api.ask("POST", f"/shop/deploys/{answer['id']}/cancel")).status_code == 409
     assert (await api.ask("POST", "/shop/deploys/shop@none/cancel")).status_code == 404
 
@@ -403,9 +399,7 @@ async def test_why_tells_what_is_wrong_with_a_service_its_system_and_a_failed_de
     await api.done("POST", "/shop/deploys", {"definition": "{command: web v1}", "path": "/web"})
     await api.stable()
     api.backend.crash(ServiceRef(SystemRef("default", "shop"), "/web"))
-    async with asyncio.timeout(PATIENT):
-        while (await api.system())["state"] != "degraded":
-            await asyncio.sleep(0.01)
+    await until(api.system, lambda system: system["state"] == "degraded")
     (instance,) = await api.backend.instances(ServiceRef(SystemRef("default", "shop"), "/web"))
     ill = f"instance {instance.name} crashed"
     service, system = await why("shop:web"), await why("shop")

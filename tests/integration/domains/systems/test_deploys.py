@@ -30,6 +30,7 @@ from tests.integration.domains.systems.conftest import (
     service,
 )
 from tests.integration.engine.pump_kinds import Plant
+from tests.waiting import until
 
 V1 = {"web": "web v1", "store.api": "api v1", "store.db": "db v1"}
 
@@ -159,10 +160,9 @@ async def test_a_rollback_of_the_last_deploy_fails_if_another_one_succeeds_while
     harness.backend.fail("/web", "v3")
     third = await harness.deploy("/web", service("web v3"))
 
-    async def is_third_starting() -> bool:
-        return not all(one.ready for one in await harness.backend.instances(ref("/web")))
-
-    await harness.until(is_third_starting)
+    await until(
+        lambda: harness.backend.instances(ref("/web")), lambda instances: not all(one.ready for one in instances)
+    )
     waiting = await harness.actions.rollback("shop", None, None, wait=PATIENT)
     named = await harness.actions.rollback("shop", None, (await harness.actions.deploys("shop"))[-1].id, wait=PATIENT)
     harness.backend.mend_all()
@@ -281,10 +281,7 @@ async def test_work_for_a_system_that_lives_on_another_machine_is_not_done_here(
     monkeypatch.setattr(harness.backend, "start", noted_start)
     deploying = await harness.deploy("/web", service())
 
-    async def offered_again() -> bool:
-        return len(asked) > 3 or bool(started)
-
-    await harness.until(offered_again)
+    await until(lambda: len(asked) > 3 or bool(started))
     hosts.append("shop")
     assert (await harness.ended(deploying)).status is Status.SUCCEEDED
     assert set(started) == {"shop"}
@@ -305,7 +302,7 @@ async def test_what_was_lost_is_made_again(harness: SystemsHarness) -> None:
     async def two_again() -> bool:
         return len(await harness.backend.instances(ref("/web"))) == 2 and await harness.state() == "stable"
 
-    await harness.until(two_again)
+    await until(two_again)
 
 
 async def test_a_crash_shows_in_the_service_and_in_the_system_and_so_does_its_end(harness: SystemsHarness) -> None:
@@ -528,4 +525,4 @@ async def test_what_was_lost_while_nobody_looked_is_made_again_at_the_next_start
                 seen = await harness.backend.instances(ref("/web"))
                 return [one.ready for one in seen] == [True, True] and await harness.state() == "stable"
 
-            await harness.until(all_there)
+            await until(all_there)

@@ -13,6 +13,7 @@ from stateward.store.port import Store
 from stateward.store.records import Status
 from tests.integration.domains.systems.conftest import HOME, NS
 from tests.integration.domains.systems.simulated_nodes import SIZE, SimulatedNodes, simulated_nodes
+from tests.waiting import until
 
 WEB = ServiceRef(HOME, "/web")
 PLACED = """
@@ -55,15 +56,15 @@ async def test_services_without_room_elsewhere_stay_and_move_when_there_is_room(
     drain = await nodes.node_actions.act("a", "drain")
     room = "no node has room: asked is one of 8 slots of its pool on each node, 100 MiB"
     stays = f"service shop:web stays: {room}"
-    await nodes.until(lambda: says(nodes, drain, f"2 instances are left; {stays}; no node takes instances"))
+    await until(lambda: says(nodes, drain, f"2 instances are left; {stays}; no node takes instances"))
     assert (nodes.started(), await visited_states(nodes)) == (before, states)
     await nodes.join("b", capacity=replace(SIZE, slots=1))
-    await nodes.until(lambda: is_settled(nodes, "a", "b"))
-    await nodes.until(lambda: says(nodes, drain, f"1 instance is left; {stays}; b has 0 slots, 4 cores, 924 MiB"))
+    await until(lambda: is_settled(nodes, "a", "b"))
+    await until(lambda: says(nodes, drain, f"1 instance is left; {stays}; b has 0 slots, 4 cores, 924 MiB"))
     assert await is_settled(nodes, "a", "b")
     await nodes.join("c")
     assert (await nodes.ended(drain)).status is Status.SUCCEEDED
-    await nodes.until(lambda: is_settled(nodes, "b", "c"))
+    await until(lambda: is_settled(nodes, "b", "c"))
     assert "failed" not in await visited_states(nodes)
 
 
@@ -72,7 +73,7 @@ async def test_a_drain_that_is_cancelled_has_changed_nothing(nodes: SimulatedNod
     await nodes.deploy(PLACED.replace(", ROLLOUT", ""))
     before, states = nodes.started(), await visited_states(nodes)
     drain = await nodes.node_actions.act("a", "drain")
-    await nodes.until(lambda: has_progress(nodes, drain))
+    await until(lambda: has_progress(nodes, drain))
     await nodes.node_actions.act("a", "uncordon")
     assert (await nodes.ended(drain)).status is Status.CANCELLED
     assert await is_settled(nodes, "a", "a")

@@ -29,6 +29,7 @@ from stateward.store.filters import Selector
 from stateward.store.port import Store, Tx
 from stateward.store.records import Object, to_json
 from tests.integration.domains.systems.conftest import NS, PATIENT
+from tests.waiting import until
 
 SETTINGS = SystemsSettings(instances_per_system=10, instances_per_namespace=15)
 
@@ -173,9 +174,7 @@ async def test_what_an_open_deploy_may_go_back_to_counts(engine: Engine, backend
     assert await deployed(engine, "shop", "/web", "{command: x, instances: 8}") == "succeeded"
     backend.fail("/web", "y")
     changed = await deploy(engine, "shop", "/web", "{command: y, instances: 1}")
-    async with asyncio.timeout(PATIENT):
-        while '"instances":8' in (await engine.record(NS, "shop:web")).spec:
-            await asyncio.sleep(0.01)
+    await until(lambda: engine.record(NS, "shop:web"), lambda obj: '"instances":8' not in obj.spec)
     with pytest.raises(BadInput, match=r"namespace default can have 15 instances .*, and would have 17"):
         await deploy(engine, "bank", "/web", "{command: x, instances: 9}")
     await SystemActions(engine, NS).cancel("shop", changed.object.id)

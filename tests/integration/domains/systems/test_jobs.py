@@ -13,6 +13,7 @@ from stateward.errors import BadInput, UnknownValue
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Operation, Status
 from tests.integration.domains.systems.conftest import HOME, NS, SystemsHarness, before_first_end
+from tests.waiting import until
 
 REPORT = "jobs: {report: {command: work v1, backoff: 0.05, HOW}}"
 
@@ -41,7 +42,7 @@ async def begun(harness: SystemsHarness, path: str = "/report") -> Accepted:
     harness.backend.hang(path)
     accepted = await jobs_of(harness).run("shop", path)
     await harness.becomes(accepted.object.id, "running")
-    await harness.until(lambda: has_instances(harness, accepted.object.id))
+    await until(lambda: has_instances(harness, accepted.object.id))
     return accepted
 
 
@@ -298,5 +299,5 @@ async def test_a_timer_fires_a_run_and_replaces_the_one_that_is_on(
         states = [one.state for one in await objects(harness, JOBRUN.kind)]
         return states == ["cancelled", "running"]
 
-    await harness.until(replaced)
+    await until(replaced)
     assert len(await harness.engine.store.reader.timers(NS, 10)) == 1

@@ -41,8 +41,9 @@ from tests.integration.domains.systems.local_backend_harness import (
     run_backend,
     shell,
     start,
-    until,
+    until_instances,
 )
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ async def test_an_instance_is_a_process_that_answers_and_ends_well(folder: Path)
         assert one.port is not None
         assert await asked(one.port)
         await backend.stop(WEB, "one")
-        await until(backend, lambda seen: not seen)
+        await until_instances(backend, lambda seen: not seen)
         assert not is_alive(one.pid)
         (log,) = await backend.logs(WEB, None, None, 1000)
         assert log.text == f"serves {one.port} hello\nended well\n"
@@ -85,7 +86,7 @@ async def test_an_instance_is_ready_when_its_check_says_so(folder: Path, check: 
 async def test_one_whose_check_says_no_is_not_ready_and_tells_why(folder: Path) -> None:
     async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60", health=HealthCheck(tcp=True, interval=0.05)))
-        (one,) = await until(backend, lambda seen: bool(seen and seen[0].why))
+        (one,) = await until_instances(backend, lambda seen: bool(seen and seen[0].why))
         assert (one.ready, one.why) == (False, "Connection refused")
         await end_all(backend)
 
@@ -100,7 +101,7 @@ async def test_one_without_a_check_is_ready_when_it_has_run_for_a_moment(folder:
 async def test_a_crash_is_told_with_its_last_words_and_mended_after_a_while(folder: Path) -> None:
     async with run_backend(folder) as backend:
         await start(backend, shell('test -f "$STATEWARD_WORK/again" && exec sleep 60; echo no luck; exit 3'))
-        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
+        (one,) = await until_instances(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert (one.ready, one.why) == (False, "ended with 3: no luck")
         next(folder.rglob("work")).joinpath("again").touch()
         (one,) = await ready(backend)
@@ -113,7 +114,7 @@ async def test_a_folder_that_an_instance_cannot_enter_is_told_with_the_setting_t
 ) -> None:
     async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60", folder=str(tmp_path / "closed")))
-        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
+        (one,) = await until_instances(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert one.why.startswith(f"ended with 126: {tmp_path}/closed must exist, and be readable by everybody")
         assert "machine_paths" in one.why
         await end_all(backend)
@@ -125,7 +126,7 @@ async def test_one_that_was_killed_is_started_again(folder: Path) -> None:
         (first,) = await ready(backend)
         assert first.pid is not None
         os.kill(first.pid, signal.SIGKILL)
-        (one,) = await until(backend, lambda seen: seen[0].restarts == 1)
+        (one,) = await until_instances(backend, lambda seen: seen[0].restarts == 1)
         # One that is up again has no fault; whoever finds it dead later does not know by what it ended.
         assert one.ready or "killed by SIGKILL" in one.why or "its process has ended" in one.why
         (again,) = await ready(backend)
@@ -139,7 +140,7 @@ async def test_one_that_falls_ill_is_ended_and_started_again(folder: Path) -> No
         await ready(backend)
         ill = next(folder.rglob("work")) / "ill"
         ill.touch()
-        (one,) = await until(backend, lambda seen: seen[0].phase is InstancePhase.CRASHED)
+        (one,) = await until_instances(backend, lambda seen: seen[0].phase is InstancePhase.CRASHED)
         assert one.why == "not healthy: GET / is answered with 503"
         ill.unlink()
         await ready(backend)
@@ -156,7 +157,7 @@ def test_the_pauses_between_crashes_grow_up_to_a_limit() -> None:
 async def test_a_command_that_is_not_there_is_a_crash_that_says_so(folder: Path) -> None:
     async with run_backend(folder) as backend:
         await start(backend, Service(command=("no-such-program",)))
-        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
+        (one,) = await until_instances(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert "no-such-program" in one.why
         await end_all(backend)
 
@@ -198,7 +199,7 @@ async def test_a_process_that_was_started_but_never_noted_is_found_again(
     begun, end = text.index('"process"'), text.index("}}", text.index('"process"')) + 3
     state.write_text(text[:begun] + '"launching":true,' + text[end:])
     async with run_backend(folder) as backend:
-        (one,) = await until(backend, lambda seen: seen[0].pid is not None)
+        (one,) = await until_instances(backend, lambda seen: seen[0].pid is not None)
         assert one.pid == first.pid
         await end_all(backend)
 
@@ -210,7 +211,7 @@ async def test_one_that_ended_while_nobody_looked_is_started_again(folder: Path)
     assert first.pid is not None
     os.kill(first.pid, signal.SIGKILL)
     async with run_backend(folder) as backend:
-        (again,) = await until(backend, lambda seen: seen[0].restarts == 1 and seen[0].ready)
+        (again,) = await until_instances(backend, lambda seen: seen[0].restarts == 1 and seen[0].ready)
         assert again.pid != first.pid
         await end_all(backend)
 
@@ -247,7 +248,7 @@ async def test_an_instance_that_no_process_can_be_made_of_crashes_alone(folder: 
         await start(backend, shell("sleep 60", env={"A": "a\0b"}))
         await start(backend, shell("sleep 60"), ref=other)
         await ready(backend, ref=other)
-        (bad,) = await until(backend, lambda seen: seen[0].restarts > 1)
+        (bad,) = await until_instances(backend, lambda seen: seen[0].restarts > 1)
         assert (bad.phase, bad.ready, bad.why) == (InstancePhase.CRASHED, False, "embedded null byte")
         await end_all(backend)
         await end_all(backend, other)
@@ -310,9 +311,7 @@ async def test_a_gate_that_cannot_be_told_of_its_instances_is_told_later_and_kee
         await ready(backend, ref=other)
         (one,) = await ready(backend)
         broken[0] = False
-        async with asyncio.timeout(PATIENT):
-            while read_record(BackendDir(folder).service_path(WEB) / "ready.json", list[int]) != [one.port]:
-                await asyncio.sleep(0.01)
+        await until(lambda: read_record(BackendDir(folder).service_path(WEB) / "ready.json", list[int]) == [one.port])
         await end_all(backend)
         await end_all(backend, other)
 
@@ -348,8 +347,7 @@ async def test_the_log_of_an_instance_that_runs_is_bounded_and_read_on_across_th
                 (more,) = await backend.logs(WEB, "one", place, 1000)
                 text, place = text + more.text, more.next
                 await asyncio.sleep(0.01)
-            while next(folder.rglob("one.log")).stat().st_size > 6:
-                await asyncio.sleep(0.01)
+            await until(lambda: next(folder.rglob("one.log")).stat().st_size <= 6)
         assert text == "one\ntwo\nthree\n"
         assert list(folder.rglob("one.old"))
         await end_all(backend)
@@ -362,10 +360,9 @@ async def test_changes_that_nobody_reads_wait_once_for_each_service_that_is_ther
         changed = backend._supervisor.changed_services
         assert len(changed) == 1
         await backend.stop(WEB, "one")
-        await until(backend, lambda seen: not seen)
+        await until_instances(backend, lambda seen: not seen)
         await backend.forget(WEB)
-        while len(changed):
-            await asyncio.sleep(0.01)
+        await until(lambda: len(changed) == 0)
 
 
 async def test_the_log_of_a_service_that_a_failed_deploy_removes_is_kept_until_it_is_removed_again(
@@ -376,7 +373,7 @@ async def test_the_log_of_a_service_that_a_failed_deploy_removes_is_kept_until_i
             await start(backend, shell("echo no luck; exec sleep 60"))
             await ready(backend)
             await backend.stop(WEB, "one")
-            await until(backend, lambda seen: not seen)
+            await until_instances(backend, lambda seen: not seen)
             await backend.forget(WEB, keep_logs=keep_logs)
             assert [one.text for one in await backend.logs(WEB, None, None, 1_000)] == kept
         assert not BackendDir(folder).services(HOME)
@@ -400,8 +397,7 @@ async def test_an_address_stands_before_all_instances_and_outlives_the_keeper(fo
     async with run_backend(folder) as backend:
         await start(backend, program())
         await ready(backend)
-        while (port := await backend.address(WEB, 0)) is None:
-            await asyncio.sleep(0.01)
+        port = await until(lambda: backend.address(WEB, 0), lambda port: port is not None)
         assert await asked(port)
     assert await asked(port)
     async with run_backend(folder) as backend:
@@ -420,19 +416,16 @@ async def asked(port: int) -> str:
 
 async def test_an_address_whose_port_another_program_holds_is_not_open_and_says_so(folder: Path) -> None:
     async with run_backend(folder) as backend:
-        while (port := await backend.address(WEB, 0)) is None:
-            await asyncio.sleep(0.02)
+        port = await until(lambda: backend.address(WEB, 0), lambda port: port is not None)
         proxy = BackendDir(folder).instance_dir(WEB, PROXY)
         process = getattr(proxy.state(), "process", None)
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
         with socket.socket() as thief:  # it accepts connections, as the proxy would
             thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            while not is_bound(thief, port):
-                await asyncio.sleep(0.02)
+            await until(lambda: is_bound(thief, port))
             thief.listen()
-            while getattr(proxy.state(), "restarts", 0) < 2:
-                await asyncio.sleep(0.02)
+            await until(lambda: getattr(proxy.state(), "restarts", 0) >= 2)
             assert await backend.address(WEB, port) is None
             assert f"port {port} cannot be opened: Address already in use" in await backend.address_problem(WEB, port)
         await backend.forget(WEB)
@@ -499,9 +492,7 @@ async def test_a_check_that_is_broken_off_while_its_command_is_started_leaves_no
     await asyncio.sleep(0)
     broken_off.set()
     await asyncio.gather(look, return_exceptions=True)
-    async with asyncio.timeout(PATIENT):
-        while not begun:
-            await asyncio.sleep(0.01)
+    await until(lambda: begun)
     ended = begun[0].poll() is not None
     begun[0].kill()
     begun[0].wait()

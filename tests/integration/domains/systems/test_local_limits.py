@@ -23,7 +23,7 @@ from tests.integration.domains.systems.local_backend_harness import (
     ready,
     shell,
     start,
-    until,
+    until_instances,
 )
 
 EATER = (
@@ -57,7 +57,7 @@ async def test_an_instance_that_uses_too_much_memory_is_killed_and_the_reason_is
     await backend.prepare(HOME)
     async with backend.live():
         await start(backend, shell(EATER, resources=Resources(memory=64)))
-        seen = await until(backend, lambda seen: bool(seen and seen[0].restarts))
+        seen = await until_instances(backend, lambda seen: bool(seen and seen[0].restarts))
         assert "it used more than its 64 MiB of memory" in seen[0].why
         assert seen[0].unlimited == ()
         await end_all(backend)
@@ -71,7 +71,7 @@ async def test_an_instance_has_no_more_processes_and_processor_time_than_it_may(
     await backend.prepare(HOME)
     async with backend.live():
         await start(backend, shell(FORKER, resources=Resources(cpu=0.25, pids=5)))
-        await until(backend, lambda seen: bool(seen and (seen[0].restarts or seen[0].ready)))
+        await until_instances(backend, lambda seen: bool(seen and (seen[0].restarts or seen[0].ready)))
         text = await log_of(backend)
         assert "fork" in text.lower()
         assert "forked" not in text or "cannot fork" in text.lower()
@@ -100,7 +100,7 @@ async def test_without_control_groups_processes_are_limited_and_the_rest_is_told
     await backend.prepare(HOME)
     async with backend.live():
         await start(backend, shell(EATER, resources=Resources(cpu=0.5, memory=64, pids=50)))
-        seen = await until(backend, lambda seen: bool(seen and seen[0].restarts))
+        seen = await until_instances(backend, lambda seen: bool(seen and seen[0].restarts))
         assert "MemoryError" in seen[0].why
         told = {"cpu", "memory of all its processes together"} | (set() if os.geteuid() == 0 else {"pids"})
         assert set(seen[0].unlimited) == told

@@ -1,6 +1,5 @@
 """Instances that run once, as processes of this host: their exit statuses, and what a killed supervisor leaves."""
 
-import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -17,14 +16,14 @@ from stateward.domains.systems.definition import Service, revision_of
 from stateward.workloads.confinement import Confinement
 from tests.integration.domains.systems.local_backend_harness import (
     HOME,
-    PATIENT,
     end_all,
     is_alive,
     kill_marked,
     run_backend,
     shell,
-    until,
+    until_instances,
 )
+from tests.waiting import until
 
 RUN = job_run_ref(HOME, "/nightly/report", "first")
 ENDED = InstancePhase.ENDED
@@ -42,7 +41,7 @@ async def start_once(backend: LocalBackend, service: Service, name: str = "0-0")
 
 async def ended(backend: LocalBackend, count: int = 1) -> dict[str, ServiceInstance]:
     """Wait until so many instances have ended."""
-    seen = await until(backend, lambda seen: sum(one.phase is ENDED for one in seen) == count, RUN)
+    seen = await until_instances(backend, lambda seen: sum(one.phase is ENDED for one in seen) == count, RUN)
     return {one.name: one for one in seen}
 
 
@@ -76,11 +75,9 @@ async def test_a_stop_gives_it_time_to_end_and_whatever_it_has_started_ends_too(
     async with run_backend(folder) as backend:
         text = "trap 'sleep 0.2; echo ended well; exit 0' TERM; setsid sleep 60 & echo up; while :; do sleep 0.05; done"
         await start_once(backend, shell(text))
-        async with asyncio.timeout(PATIENT):
-            while not any("up" in one.text for one in await backend.logs(RUN, None, None, 1_000)):
-                await asyncio.sleep(0.01)
+        await until(lambda: backend.logs(RUN, None, None, 1000), lambda parts: any("up" in one.text for one in parts))
         await backend.stop(RUN, "0-0")
-        await until(backend, lambda seen: not seen, RUN)
+        await until_instances(backend, lambda seen: not seen, RUN)
         (excerpt,) = await backend.logs(RUN, None, None, 1_000)
         assert "ended well" in excerpt.text
         await backend.forget(RUN)
@@ -89,12 +86,11 @@ async def test_a_stop_gives_it_time_to_end_and_whatever_it_has_started_ends_too(
 async def test_the_next_supervisor_knows_the_status_of_what_ended_while_nobody_looked(folder: Path) -> None:
     async with run_backend(folder) as backend:
         await start_once(backend, shell("while [ ! -e $STATEWARD_WORK/go ]; do sleep 0.02; done; exit 5"))
-        (one,) = await until(backend, lambda seen: any(one.ready for one in seen), RUN)
+        (one,) = await until_instances(backend, lambda seen: any(one.ready for one in seen), RUN)
     (BackendDir(folder).instance_dir(RUN, "0-0").folder / "work" / "go").touch()
-    assert one.pid is not None
-    async with asyncio.timeout(PATIENT):
-        while is_alive(one.pid):
-            await asyncio.sleep(0.01)
+    pid = one.pid
+    assert pid is not None
+    await until(lambda: not is_alive(pid))
     async with run_backend(folder) as backend:
         assert (await ended(backend))["0-0"].exit_status == 5
         await end_all(backend, RUN)
@@ -103,7 +99,7 @@ async def test_the_next_supervisor_knows_the_status_of_what_ended_while_nobody_l
 async def test_an_unknown_end_is_told_as_unknown_and_nothing_is_started_again(folder: Path) -> None:
     async with run_backend(folder) as backend:
         await start_once(backend, shell("echo begun; sleep 60"))
-        (one,) = await until(backend, lambda seen: any(one.ready for one in seen), RUN)
+        (one,) = await until_instances(backend, lambda seen: any(one.ready for one in seen), RUN)
         assert one.pid is not None
         os.killpg(one.pid, signal.SIGKILL)
         seen = (await ended(backend))["0-0"]
@@ -131,9 +127,7 @@ async def test_a_supervisor_that_dies_during_a_start_runs_the_command_once(
     with pytest.raises(Killed):
         instance_supervisor.InstanceSupervisor(lodge, order, Confinement()).tick(1.0)
     monkeypatch.undo()
-    async with asyncio.timeout(PATIENT):
-        while has_run and read_exit(lodge)[1] is None:
-            await asyncio.sleep(0.01)
+    await until(lambda: not has_run or read_exit(lodge)[1] is not None)
     async with run_backend(folder) as backend:
         assert (await ended(backend))["0-0"].exit_status == 0
         (excerpt,) = await backend.logs(RUN, None, None, 1_000)

@@ -13,7 +13,15 @@ from stateward.domains.systems.definition import HealthCheck, SecretRef
 from stateward.domains.systems.errors import SecretMissing
 from stateward.store.errors import Unavailable
 from stateward.workloads.confinement import Confinement, Sandbox
-from tests.integration.domains.systems.local_backend_harness import HOME, WEB, end_all, ready, shell, start, until
+from tests.integration.domains.systems.local_backend_harness import (
+    HOME,
+    WEB,
+    end_all,
+    ready,
+    shell,
+    start,
+    until_instances,
+)
 
 VALUE, NEWER = "hunter2-hunter2", "correct horse battery staple"
 REFS = {
@@ -61,7 +69,7 @@ async def test_an_instance_gets_its_secrets_at_every_start_and_no_file_has_them(
             assert before.pid is not None
             values.now = {"db": NEWER} if boot else {"db": VALUE}
             os.killpg(before.pid, signal.SIGKILL)
-            await until(backend, lambda seen, old=before.pid: seen[0].ready and seen[0].pid != old)  # type: ignore[misc]
+            await until_instances(backend, lambda seen, old=before.pid: seen[0].ready and seen[0].pid != old)  # type: ignore[misc]
             text = await log_of(backend)
             assert f"same {len(values.now['db'])}" in text
             assert text.count("same") == 2 + boot
@@ -96,7 +104,7 @@ async def test_a_missing_secret_is_the_reason_of_a_crash_until_it_is_there(tmp_p
     await backend.prepare(HOME)
     async with backend.live():
         await start(backend, shell(TELL, secrets=REFS))
-        seen = await until(backend, lambda seen: bool(seen and seen[0].why))
+        seen = await until_instances(backend, lambda seen: bool(seen and seen[0].why))
         assert "there is no secret db" in seen[0].why
         await ready(backend)
         await end_all(backend)

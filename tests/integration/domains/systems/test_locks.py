@@ -7,6 +7,7 @@ from stateward.engine import Engine, Locked, LockRequest
 from stateward.store.records import Status
 from tests.integration.domains.systems.conftest import NS, SystemsHarness, service
 from tests.integration.engine.pump_kinds import PUMP
+from tests.waiting import until
 
 ENDLESS = service("endless v1", deadline=600)
 
@@ -191,10 +192,7 @@ async def test_one_that_has_its_lock_when_its_time_to_wait_for_it_ends_goes_on(
         (found,) = await engine.store.reader.timers(NS, 10)
         await engine.set_timer(replace(found, due=0.0))
 
-        async def has_fired() -> bool:
-            return await engine.store.reader.timers(NS, 10) == []
-
-        await harness.until(has_fired)
+        await until(lambda: engine.store.reader.timers(NS, 10), lambda timers: not timers)
         await unset_timer(engine, ns, timer)
 
     monkeypatch.setattr(Engine, "unset_timer", fire_first)

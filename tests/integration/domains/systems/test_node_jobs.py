@@ -17,6 +17,7 @@ from tests.integration.domains.systems.simulated_nodes import (
     SimulatedNodeSite,
     simulated_nodes,
 )
+from tests.waiting import until
 
 
 def report(how: str = "history: 5") -> str:
@@ -47,9 +48,7 @@ async def test_a_run_succeeds_on_nodes_after_its_retries(nodes: SimulatedNodes) 
 async def test_a_run_waits_for_a_node_with_room(nodes: SimulatedNodes) -> None:
     await nodes.deploy(report())
     accepted = await nodes.jobs.run("shop", "/report")
-    await nodes.until(
-        lambda: says(nodes, accepted, "waits: no node has room: asked is a slot; no node takes instances")
-    )
+    await until(lambda: says(nodes, accepted, "waits: no node has room: asked is a slot; no node takes instances"))
     await nodes.join("a")
     nodes.nodes["a"].site.ends = {"0-0": 0}
     operation, seen = await ended(nodes, accepted)
@@ -63,7 +62,7 @@ async def says(nodes: SimulatedNodes, accepted: Accepted, text: str) -> bool:
 async def begun(nodes: SimulatedNodes) -> tuple[Accepted, str]:
     """Start a run of one instance that does not end by itself; returns its node."""
     accepted = await nodes.jobs.run("shop", "/report")
-    await nodes.until(lambda: is_up(nodes, accepted))
+    await until(lambda: is_up(nodes, accepted))
     ((name, (node,)),) = nodes.started().items()
     assert name == "0-0"
     return accepted, node
@@ -93,7 +92,7 @@ async def test_a_run_on_a_lost_node_is_not_started_again_without_a_retry(nodes: 
     (why,) = (await logs(nodes, accepted)).values()
     assert f"the agent of node {node}: it is not connected" in why
     nodes.nodes[node].connect(nodes)  # it has not lost its disk
-    await nodes.until(lambda: nodes.is_node(node, "ready"))
+    await until(lambda: nodes.is_node(node, "ready"))
     assert await logs(nodes, accepted) == {"0-0": "output of 0-0\n"}
 
 
@@ -102,7 +101,7 @@ async def test_a_retry_runs_on_another_node_after_the_first_is_lost_and_not_befo
     await nodes.deploy(report("retries: 1"))
     accepted, node = await begun(nodes)
     nodes.nodes[node].cut()  # without a word of it, the instance may still run
-    await nodes.until(lambda: nodes.is_disconnected(node))
+    await until(lambda: nodes.is_disconnected(node))
     assert nodes.started() == {"0-0": [node]}
     (other,) = nodes.nodes.keys() - {node}
     nodes.nodes[other].site.ends = {"0-1": 0}
@@ -128,10 +127,10 @@ async def test_a_cancelled_run_keeps_its_logs_until_it_is_forgotten(nodes: Simul
     site.ends = {"0-0": 0}
     second = await nodes.jobs.run("shop", "/report")
     await ended(nodes, second)
-    await nodes.until(lambda: is_forgotten(site, accepted))
+    await until(lambda: is_forgotten(site, accepted))
     assert await logs(nodes, second) == {"0-0": "output of 0-0\n"}
     assert (await nodes.deploy("jobs: {}")).status is Status.SUCCEEDED
-    await nodes.until(lambda: is_forgotten(site, second))
+    await until(lambda: is_forgotten(site, second))
 
 
 async def is_forgotten(site: SimulatedNodeSite, accepted: Accepted) -> bool:
@@ -157,7 +156,7 @@ async def test_a_run_goes_on_after_the_process_was_replaced_and_no_attempt_is_ma
         await first.join("a", "b")
         await first.deploy(report("completions: 3, parallelism: 2, retries: 1"))
         accepted = await first.jobs.run("shop", "/report")
-        await first.until(lambda: are_started(first, {"0-0", "1-0"}))
+        await until(lambda: are_started(first, {"0-0", "1-0"}))
         known = first.nodes
         for one in known.values():
             one.cut()

@@ -50,6 +50,7 @@ from stateward.lifecycle import ADMIN
 from stateward.schemas.caller import Caller
 from stateward.store.port import Store
 from stateward.store.records import Key, Object, to_json
+from tests.waiting import until
 
 NS = "default"
 WEB = ServiceRef(SystemRef(NS, "shop"), "/web")
@@ -417,9 +418,7 @@ async def test_a_connection_whose_report_is_not_recorded_is_closed(
     await reporting.connect()
     await reporting.say(InstancePhase.UP)
     reporting.may_record.set()
-    async with asyncio.timeout(60):
-        while not reporting.connection._is_closed:
-            await asyncio.sleep(0.01)
+    await until(lambda: reporting.connection._is_closed)
 
 
 # --- images ----------------------------------------------------------------------------------------------------------
@@ -478,8 +477,7 @@ async def test_images_are_found_by_a_node_that_is_connected_to_another_process(n
 
     # The agent connects again meanwhile: the question is asked again, and not forgotten.
     asking = asyncio.create_task(worker.find(NS, wanted, report))
-    while not node_status(await nodes.actions.node("b")).images:
-        await asyncio.sleep(0.01)
+    await until(lambda: nodes.actions.node("b"), lambda node: node_status(node).images)
     await nodes.hello("b", has_engine=True)
     with pytest.raises(ImagesNotFound, match="has lost its connection"):
         await asking

@@ -17,6 +17,7 @@ from stateward.store.records import Key
 from tests.integration.domains.systems.conftest import NS
 from tests.integration.domains.systems.simulated_nodes import SimulatedNodes, simulated_nodes
 from tests.integration.domains.systems.test_node_reads import listings
+from tests.waiting import until
 
 WEB = "services: {web: {image: shop:1, volumes: {data: /data}}}"
 
@@ -53,7 +54,7 @@ async def test_a_node_that_returns_removes_old_volumes_before_a_system_of_the_sa
     await nodes.ended(await nodes.actions.create("shop", "nodes"))
     assert node.site.volumes == {"shop", "other"}
     node.connect(nodes)
-    await nodes.until(lambda: nodes.is_node("a", "ready"))
+    await until(lambda: nodes.is_node("a", "ready"))
     assert (await nodes.deploy(WEB)).error is None
     assert node.site.had_volumes == [False, False]
 
@@ -69,10 +70,7 @@ async def test_volumes_that_a_broken_engine_keeps_are_removed_later_and_a_system
     await nodes.ended(await nodes.actions.create("shop", "nodes"))
     begun = asyncio.create_task(nodes.deploy(WEB))
 
-    async def is_placed() -> bool:
-        return bool(await nodes.engine.store.reader.list_objects(Selector(NS, INSTANCE.kind), Page(None, 1)))
-
-    await nodes.until(is_placed)
+    await until(lambda: nodes.engine.store.reader.list_objects(Selector(NS, INSTANCE.kind), Page(None, 1)))
     site.is_engine_down = False
     assert (await begun).error is None
     assert site.had_volumes == [False, False]
@@ -84,13 +82,10 @@ async def restart(nodes: SimulatedNodes, *, has_engine: bool) -> None:
     node = nodes.nodes["a"]
     node.cut()
     await node.stop()
-    await nodes.until(lambda: nodes.is_disconnected("a"))
+    await until(lambda: nodes.is_disconnected("a"))
     node.connect(nodes, has_engine=has_engine)
 
-    async def is_connected() -> bool:
-        return not await nodes.is_disconnected("a")
-
-    await nodes.until(is_connected)
+    await until(lambda: nodes.is_disconnected("a"), lambda disconnected: not disconnected)
 
 
 async def test_an_agent_that_ran_without_its_engine_for_a_while_removes_the_volumes_of_systems_deleted_meanwhile(
@@ -118,7 +113,7 @@ async def test_a_node_that_is_registered_again_removes_old_volumes_and_its_forme
     assert status == NodeStatus(former.notify, deleted_systems=("shop",), systems=(), has_had_engine=True)
     await nodes.ended(await nodes.actions.create("shop", "nodes"))
     node.connect(nodes)
-    await nodes.until(lambda: nodes.is_node("a", "ready"))
+    await until(lambda: nodes.is_node("a", "ready"))
     assert (await nodes.deploy(WEB)).error is None
     assert node.site.had_volumes == [False, False]
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from stateward.store import open_store
 from stateward.store.records import Operation, Status
 from tests.integration.domains.systems.local_backend_harness import PROGRAM, is_alive, kill_marked, program
 from tests.integration.server.server_processes import served
-from tests.pauses import pauses
+from tests.waiting import until, wait_until
 
 NS, HOME = "default", SystemRef("default", "shop")
 PATIENT = 60.0
@@ -50,9 +49,7 @@ class Machine:
 
     async def becomes(self, name: str, state: str) -> None:
         """Wait until an object is in a state."""
-        async with asyncio.timeout(PATIENT):
-            while (await self.engine.record(NS, name)).state != state:
-                await asyncio.sleep(0.01)
+        await until(lambda: self.engine.record(NS, name), lambda obj: obj.state == state)
 
     async def lines(self, name: str) -> int:
         """Return how many lines an object has in the journal."""
@@ -60,9 +57,9 @@ class Machine:
 
     async def met(self, name: str, state: str, after: int) -> None:
         """Wait until an object has been in a state, after so many of its lines."""
-        async with asyncio.timeout(PATIENT):
-            while state not in [line.target for line in (await self.engine.history(NS, name))[after:]]:
-                await asyncio.sleep(0.01)
+        await until(
+            lambda: self.engine.history(NS, name), lambda entries: state in [line.target for line in entries[after:]]
+        )
 
 
 @pytest.fixture
@@ -101,9 +98,7 @@ async def test_a_rolling_update_under_load_loses_no_request(machine: Machine) ->
 
 async def until_revisions(answers: Counter[str], number: int) -> None:
     """Wait until so many revisions have answered, or a request is lost."""
-    async with asyncio.timeout(PATIENT):
-        while len({answer.split()[0] for answer in answers}) < number:
-            await asyncio.sleep(0.05)
+    await until(lambda: len({answer.split()[0] for answer in answers}) >= number)
 
 
 async def send_requests(url: str, answers: Counter[str], over: asyncio.Event) -> None:
@@ -123,15 +118,11 @@ async def test_the_end_of_a_system_that_is_cancelled_while_its_processes_stop_is
     assert (await machine.deployed(web=replace(program("first", instances=2), drain=1.0))).status is Status.SUCCEEDED
     pids, ref = await machine.pids("/web"), ServiceRef(HOME, "/web")
     deleting = await machine.actions.delete("shop")
-    async with asyncio.timeout(PATIENT):
-        while all(one.is_wanted for one in await machine.backend.instances(ref)):
-            await asyncio.sleep(0.01)
+    await until(lambda: machine.backend.instances(ref), lambda instances: not all(one.is_wanted for one in instances))
     await machine.engine.cancel(NS, deleting.op.id)
     assert (await machine.engine.wait_record(NS, deleting.op.id, PATIENT)).status is Status.FAILED
     assert (await machine.engine.record(NS, "shop")).state == "failed"
-    async with asyncio.timeout(PATIENT):
-        while any(is_alive(pid) for pid in pids if pid is not None):
-            await asyncio.sleep(0.01)
+    await until(lambda: not any(is_alive(pid) for pid in pids if pid is not None))
 
 
 async def test_a_service_that_never_gets_healthy_fails_by_its_deadline_and_leaves_the_others_alone(
@@ -231,21 +222,21 @@ def test_a_server_killed_during_a_deploy_finds_its_instances_again_and_the_deplo
     data, environ = folder / "data", OPEN_TO_OWNER
     with served(data, environ=environ) as server, server.client() as client:
         assert client.post("/api/v1/systems/default", json={"name": "shop"}).status_code == 202
-        eventually(client, lambda found: found["state"] == "stable")
+        system_that(client, lambda system: system["state"] == "stable")
         own = {"definition": f"services: {{web: {{command: x, address: {client.base_url.port}}}}}"}
         refused = client.post("/api/v1/systems/default/shop/deploys", json=own)
         assert "the Stateward server itself listens on" in refused.text
         body = {"definition": DEFINITION, "base": str(folder)}
         asked = client.post("/api/v1/systems/default/shop/deploys", json=body)
         assert asked.status_code == 202, asked.text
-        found = eventually(client, lambda found: sorted(map(begun, instances(found))) == ["ready", "runs"])
+        found = system_that(client, lambda system: sorted(map(begun, instances(system))) == ["ready", "runs"])
         pids = {instance["name"]: instance["pid"] for instance in instances(found)}
         server.stop(signal.SIGKILL)
     assert all(map(is_alive, pids.values()))
     with served(data, environ=environ) as server, server.client() as client:
         (folder / "go").touch()
         until_ended(client, asked.json()["operation"])
-        found = eventually(client, lambda found: found["state"] == "stable" and len(found["services"]) == 2)
+        found = system_that(client, lambda system: system["state"] == "stable" and len(system["services"]) == 2)
         assert {instance["name"]: instance["pid"] for instance in instances(found)} == pids
         deploys = client.get("/api/v1/systems/default/shop/deploys").json()
         assert [one["state"] for one in deploys] == ["succeeded"]
@@ -255,31 +246,24 @@ def test_a_server_killed_during_a_deploy_finds_its_instances_again_and_the_deplo
     assert not any(map(is_alive, pids.values()))
 
 
-def eventually(client: httpx.Client, fits: Any) -> Any:
-    """Wait until a system is as a test wants it."""
-    end, pause_s = time.monotonic() + PATIENT, pauses()
-    while time.monotonic() < end:
-        found = client.get("/api/v1/systems/default/shop", params={"instances": "true"})
-        if found.status_code == 200 and fits(found.json()):
-            return found.json()
-        time.sleep(next(pause_s))
-    raise AssertionError(found.text)
+def system_that(client: httpx.Client, fits: Any) -> Any:
+    """Wait until a system fits, and return it."""
+    url, params = "/api/v1/systems/default/shop", {"instances": "true"}
+    answer = wait_until(
+        lambda: client.get(url, params=params), lambda answer: answer.is_success and fits(answer.json())
+    )
+    return answer.json()
 
 
 def until_ended(client: httpx.Client, operation: str) -> None:
     """Wait until an operation has ended."""
-    end, pause_s = time.monotonic() + PATIENT, pauses()
-    while client.get(f"/api/v1/ns/default/operations/{operation}").json()["status"] in ("waiting", "running"):
-        assert time.monotonic() < end
-        time.sleep(next(pause_s))
+    url = f"/api/v1/ns/default/operations/{operation}"
+    wait_until(lambda: client.get(url), lambda answer: answer.json()["status"] not in ("waiting", "running"))
 
 
 def gone(client: httpx.Client) -> None:
     """Wait until the system is gone."""
-    end, pause_s = time.monotonic() + PATIENT, pauses()
-    while client.get("/api/v1/systems/default/shop").status_code != 404:
-        assert time.monotonic() < end
-        time.sleep(next(pause_s))
+    wait_until(lambda: client.get("/api/v1/systems/default/shop").status_code == 404)
 
 
 def begun(instance: Any) -> str:

@@ -1,8 +1,7 @@
 """Jobs as real processes of this machine, with the server killed while a run is on."""
 
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ import pytest
 from tests.integration.domains.systems.local_backend_harness import is_alive, kill_marked
 from tests.integration.domains.systems.test_real_deploys import OPEN_TO_OWNER
 from tests.integration.server.server_processes import served
-from tests.pauses import pauses
+from tests.waiting import wait_until
 
-PATIENT = 60.0
 SHOP = "/api/v1/systems/default/shop"
 
 # Each instance notes that it was started, and ends as soon as a file of its index is there, with the status in it.
@@ -53,20 +51,20 @@ def test_a_run_goes_on_after_its_server_was_killed_and_no_instance_is_started_tw
         done(client, "", {"name": "shop"})
         done(client, "/shop/deploys", {"definition": DEFINITION, "base": str(folder)})
         asked = client.post(f"{SHOP}/runs", json={"path": "/report"}).json()
-        pids = eventually(lambda: started(folder) if len(started(folder)) == 2 else None)
+        pids = wait_until(lambda: started(folder) if len(started(folder)) == 2 else None)
         server.stop(signal.SIGKILL)
     assert all(map(is_alive, pids.values()))
     let_end(folder, 0, status=3)  # it ends while nobody looks
-    eventually(lambda: not is_alive(pids["0"]))
+    wait_until(lambda: not is_alive(pids["0"]))
     (folder / "go-0").unlink()
     with served(data, environ=environ) as server, server.client() as client:
-        again = eventually(lambda: started(folder)["0"] if started(folder)["0"] != pids["0"] else None)
+        again = wait_until(lambda: started(folder)["0"] if started(folder)["0"] != pids["0"] else None)
         server.stop(signal.SIGKILL)
     assert is_alive(pids["1"])
     with served(data, environ=environ) as server, server.client() as client:
         let_end(folder, 0, status=0)
         let_end(folder, 1, status=0)
-        (run,) = eventually(lambda: ended_runs(client))
+        (run,) = wait_until(lambda: ended_runs(client))
         assert (run["id"], run["state"], run["succeeded"], run["failed"]) == (asked["id"], "succeeded", 2, 1)
         assert sorted((folder / "started").read_text().split("\n")) == sorted(
             ["", f"0 {pids['0']}", f"1 {pids['1']}", f"0 {again}"]
@@ -79,14 +77,14 @@ def test_a_run_goes_on_after_its_server_was_killed_and_no_instance_is_started_tw
         }
         assert client.get(SHOP).json()["state"] == "stable"
         done(client, "/shop/runs", {"path": "/report"})  # its history is 1: the first run goes, with its logs
-        eventually(lambda: client.get(f"{SHOP}/runs/{run['id']}/logs").status_code == 404)
+        wait_until(lambda: client.get(f"{SHOP}/runs/{run['id']}/logs").status_code == 404)
         assert len(list(data.glob("systems/default/shop/jobs/*"))) == 1
         for file in ("go-0", "go-1", "started"):
             (folder / file).unlink()
         assert client.post(f"{SHOP}/runs", json={"path": "/report"}).status_code == 202
-        eventually(lambda: len(started(folder)) == 2)
+        wait_until(lambda: len(started(folder)) == 2)
         assert client.delete(SHOP).status_code == 202  # a run that is on ends with its system
-        eventually(lambda: client.get(SHOP).status_code == 404)
+        wait_until(lambda: client.get(SHOP).status_code == 404)
         assert not any(map(is_alive, started(folder).values()))
         assert list(data.glob("systems/default/shop")) == []
 
@@ -115,16 +113,7 @@ def done(client: httpx.Client, path: str, body: Any) -> None:
     asked = client.post(f"/api/v1/systems/default{path}", json=body)
     assert asked.status_code == 202, asked.text
     operation = f"/api/v1/ns/default/operations/{asked.json()['operation']}"
-    ended = eventually(
+    ended = wait_until(
         lambda: found if (found := client.get(operation).json())["status"] not in ("waiting", "running") else None
     )
     assert ended["status"] == "succeeded", ended
-
-
-def eventually(find: Callable[[], Any]) -> Any:
-    """Wait until something is found, and return it."""
-    end, pause_s = time.monotonic() + PATIENT, pauses()
-    while not (found := find()):
-        assert time.monotonic() < end
-        time.sleep(next(pause_s))
-    return found

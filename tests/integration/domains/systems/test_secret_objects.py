@@ -23,6 +23,7 @@ from stateward.store.port import Store
 from stateward.store.records import Key, Operation
 from tests.integration.domains.systems.conftest import PATIENT
 from tests.readable_routes import READERS, ReadableApp, open_to_readers, readable_paths
+from tests.waiting import until
 
 NS = "default"
 HOME = f"/api/v1/systems/{NS}/-/secrets"
@@ -61,9 +62,7 @@ class Vault:
 
     async def becomes(self, state: str) -> None:
         """Wait until the service is in a state."""
-        async with asyncio.timeout(PATIENT):
-            while (await self.engine.record(NS, "shop:web")).state != state:
-                await asyncio.sleep(0.01)
+        await until(lambda: self.engine.record(NS, "shop:web"), lambda obj: obj.state == state)
 
     async def rotated(self) -> Operation:
         """Rotate the keys, and wait for the end."""
@@ -211,9 +210,7 @@ async def test_a_secret_that_an_open_deploy_would_need_to_go_back_is_not_deleted
     assert (await vault.ended(await vault.actions.deploy("shop", "/", before))).status == "succeeded"
     vault.backend.fail("/api", "v2")  # which keeps the deploy open
     deploy = await vault.actions.deploy("shop", "/", read(f"services: {{web: {{command: run v1}}, {other % 'v2'}}}"))
-    async with asyncio.timeout(PATIENT):
-        while (await vault.admin.get(f"{HOME}/db")).json()["used_by"]:
-            await asyncio.sleep(0.01)
+    await until(lambda: vault.admin.get(f"{HOME}/db"), lambda answer: not answer.json()["used_by"])
     assert f"is used by {deploy.object.id};" in (await vault.admin.delete(f"{HOME}/db")).text
     await vault.actions.cancel("shop", deploy.object.id)
     assert (await vault.ended(deploy)).status == "cancelled"
@@ -248,9 +245,7 @@ async def test_a_changed_secret_replaces_the_instances_that_ask_for_it(vault: Va
     await vault.deployed("true")
     before = await vault.revision()
     await vault.admin.put(f"{HOME}/db", json={"value": NEWER})
-    async with asyncio.timeout(PATIENT):
-        while await vault.revision() in (None, before):
-            await asyncio.sleep(0.01)
+    await until(vault.revision, lambda revision: revision not in (None, before))
     after = await vault.revision()
     vault.put_keys(NEW, OLD)
     assert (await vault.rotated()).status == "succeeded"

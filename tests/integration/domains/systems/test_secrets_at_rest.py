@@ -9,9 +9,8 @@ import os
 import pty
 import signal
 import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -31,7 +30,7 @@ from stateward.lifecycle import ADMIN
 from stateward.testing import CrashRun, crash_everywhere
 from tests.integration.domains.systems.local_backend_harness import PYTHON, kill_marked
 from tests.integration.server.server_processes import STATEWARD, Served, invoke, run, served
-from tests.pauses import pauses
+from tests.waiting import wait_until
 
 NS, PATIENT = "default", 60.0
 HOME = f"/api/v1/systems/{NS}/-/secrets"
@@ -140,20 +139,12 @@ class Story:
         """Kill an instance, and wait until there are two again."""
         killed = self.pids(client)[0]
         os.killpg(killed, signal.SIGKILL)
-        wait_for(lambda: len(found := self.pids(client)) == 2 and killed not in found)
+        wait_until(lambda: len(found := self.pids(client)) == 2 and killed not in found)
 
     def port(self) -> int:
         """Return the port of the service."""
         order = next(self.folder.glob("data/systems/*/shop/services/web/gate/order.json"))
         return int(order.read_text().split('"port":')[1].split(",")[0].rstrip("}"))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    end, pause_s = time.monotonic() + PATIENT, pauses()
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(next(pause_s))
 
 
 def find_text(text: str) -> set[int]:
@@ -219,9 +210,9 @@ def test_no_file_has_a_value_after_create_deploy_crash_kill_update_rotate_and_de
     del story.environ["STATEWARD_SYSTEMS_SECRETS_KEY_FILE"]
     story.environ[KEYS_VARIABLE] = f"{NEW} {OLD}"
     with served(story.folder / "data", environ=story.environ, program=STATEWARD) as server, server.client() as client:
-        wait_for(lambda: keys_of(client) == {new_key: MANY + 1})
+        wait_until(lambda: keys_of(client) == {new_key: MANY + 1})
         rotation = f"/api/v1/ns/{NS}/operations/{begun.json()['operation']}"
-        wait_for(lambda: client.get(rotation).json()["status"] == "succeeded")
+        wait_until(lambda: client.get(rotation).json()["status"] == "succeeded")
         story.typed(server, "typed", OTHER)
         story.crash(client)
         assert {pid for pid in find_text(NEW) if pid != server.process.pid} == set()

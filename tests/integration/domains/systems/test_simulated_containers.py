@@ -14,6 +14,7 @@ from stateward.store.records import Status
 from stateward.testing.containers import ProgramRun, SimulatedEngine, stdout
 from tests.containers import IMAGE
 from tests.integration.domains.systems.container_harness import HOME, NS, run_host, shell
+from tests.waiting import until
 
 WEB = ServiceRef(HOME, "/web")
 PATIENT = 60.0
@@ -42,14 +43,10 @@ async def start(backend: ContainerBackend, service: Service = SERVE, **how: bool
     await backend.start(WEB, InstanceSpec("one", revision_of(service), service, **how))
 
 
-async def until(backend: ContainerBackend, fits: Callable[[ServiceInstance], bool]) -> ServiceInstance:
+async def until_instance(backend: ContainerBackend, fits: Callable[[ServiceInstance], bool]) -> ServiceInstance:
     """Wait until the only instance satisfies a condition."""
-    async with asyncio.timeout(PATIENT):
-        while True:
-            (seen,) = await backend.instances(WEB)
-            if fits(seen):
-                return seen
-            await asyncio.sleep(0.01)
+    (instance,) = await until(lambda: backend.instances(WEB), lambda instances: fits(*instances))
+    return instance
 
 
 async def stop(backend: ContainerBackend) -> None:
@@ -66,9 +63,9 @@ def is_ready(one: ServiceInstance) -> bool:
 async def test_lost_answers_double_nothing_and_lose_nothing(engine: SimulatedEngine, backend: ContainerBackend) -> None:
     engine.faults.loses.update(["create", "start", "create network"])
     await start(backend)
-    await until(backend, lambda one: "connection was closed" in one.why)
+    await until_instance(backend, lambda one: "connection was closed" in one.why)
     engine.faults.loses.clear()
-    await until(backend, is_ready)
+    await until_instance(backend, is_ready)
     assert engine.faults.calls.count("start") == 1  # the listing has shown that it runs
     assert len(await engine.list_containers()) == 1
     engine.faults.loses.update(["kill", "remove"])
@@ -89,10 +86,10 @@ async def test_a_refusal_is_the_reason_of_the_instance_and_it_is_tried_again(
 ) -> None:
     fault(engine.faults)
     await start(backend)
-    await until(backend, lambda one: one.phase is InstancePhase.CRASHED and told in one.why)
+    await until_instance(backend, lambda one: one.phase is InstancePhase.CRASHED and told in one.why)
     engine.faults.is_disk_full = False
     engine.faults.refuses.clear()
-    await until(backend, is_ready)
+    await until_instance(backend, is_ready)
     assert len(await engine.list_containers()) == 1
 
 
@@ -101,7 +98,7 @@ async def test_a_container_that_a_killed_engine_has_left_half_started_is_created
 ) -> None:
     engine.faults.half_starts = 1
     await start(backend)
-    assert (await until(backend, is_ready)).restarts == 0
+    assert (await until_instance(backend, is_ready)).restarts == 0
     assert len(await engine.list_containers()) == 1
 
 
@@ -110,17 +107,17 @@ async def test_a_job_whose_container_is_half_started_is_not_started_again(
 ) -> None:
     engine.faults.half_starts = 1
     await start(backend, run_once=True)
-    await until(backend, lambda one: one.phase is InstancePhase.ENDED and "damaged" in one.why)
+    await until_instance(backend, lambda one: one.phase is InstancePhase.ENDED and "damaged" in one.why)
     assert engine.faults.calls.count("start") == 1
 
 
 async def test_a_container_that_is_out_of_memory_says_so(engine: SimulatedEngine, backend: ContainerBackend) -> None:
     await start(backend)
-    await until(backend, is_ready)
+    await until_instance(backend, is_ready)
     (container,) = await engine.list_containers()
     engine.kill_for_memory(container.id)
-    await until(backend, lambda one: "more memory than it may use" in one.why)
-    again = await until(backend, is_ready)
+    await until_instance(backend, lambda one: "more memory than it may use" in one.why)
+    again = await until_instance(backend, is_ready)
     assert again.restarts == 1
 
 
@@ -131,10 +128,10 @@ async def test_a_backend_leaves_the_containers_of_others_alone(
     await other.prepare(HOME)
     async with other.live():
         await start(other)
-        await until(other, is_ready)
+        await until_instance(other, is_ready)
     theirs = {one.id for one in await engine.list_containers()}
     await start(backend)
-    await until(backend, is_ready)
+    await until_instance(backend, is_ready)
     (mine,) = {one.id for one in await engine.list_containers()} - theirs
     labels = dict((await engine.inspect_container(mine)).labels)
     orphan = ContainerSpec("orphan", "none", "shop:1", labels={**labels, "stateward.systems.instance": "gone"})
@@ -150,7 +147,7 @@ async def test_an_instance_that_runs_once_keeps_its_exit_status_and_output(
     engine: SimulatedEngine, backend: ContainerBackend
 ) -> None:
     await start(backend, Service(image="shop:1", command=("count",)), run_once=True)
-    ended = await until(backend, lambda one: one.phase is InstancePhase.ENDED)
+    ended = await until_instance(backend, lambda one: one.phase is InstancePhase.ENDED)
     assert (ended.exit_status, ended.why) == (3, "ended with 3: one run")
     (log,) = await backend.logs(WEB, None, None, 1_000)
     assert log.text == "one run\n"
@@ -163,7 +160,7 @@ async def test_an_instance_that_runs_once_is_not_started_twice_when_the_answer_i
 ) -> None:
     engine.faults.loses.update(["start"])
     await start(backend, Service(image="shop:1", command=("count",)), run_once=True)
-    ended = await until(backend, lambda one: one.phase is InstancePhase.ENDED)
+    ended = await until_instance(backend, lambda one: one.phase is InstancePhase.ENDED)
     assert ended.exit_status == 3
     assert engine.faults.calls.count("start") == 1
 
@@ -185,10 +182,7 @@ async def test_a_deploy_is_cancelled_while_its_image_is_pulled(tmp_path: Path) -
     async with run_host(tmp_path, engine) as host:
         accepted = await host.actions.deploy("shop", "/", Tree({"/web": shell("sleep 1", pull="always")}))
 
-        async def is_pulling() -> bool:
-            return "pull" in engine.faults.calls
-
-        await host.until(is_pulling)
+        await until(lambda: "pull" in engine.faults.calls)
         await host.actions.cancel("shop", accepted.op.object)
         ended = await host.engine.wait_record(NS, accepted.op.id, PATIENT)
         assert (ended.status, str(ended.error).partition(" (after ")[0]) == (Status.CANCELLED, "cancelled by ann")

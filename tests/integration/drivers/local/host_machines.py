@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
@@ -20,6 +20,7 @@ from stateward.drivers.process.ssh_daemon import MODULE
 from stateward.drivers.qemu.hardware import BOARDS, Hardware
 from stateward.procfs import find_marked, is_same_process, parse_stat, stat_of
 from stateward.workloads.spawn import reap_children
+from tests.waiting import until
 
 TIMEOUT_S = 30.0
 HARDWARE = Hardware(ProviderRegion("local", "here"))
@@ -103,14 +104,6 @@ def kill_all_in(folder: Path) -> None:
         time.sleep(0.005)
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds that another process brings about."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not await condition():
-        assert time.monotonic() < deadline, "it never came about"
-        await asyncio.sleep(0.01)
-
-
 async def observe_machine(driver: Driver, key: str) -> Observation | None:
     """Return a machine as it is shown; the listing has to be complete."""
     listing = await driver.observe([key])
@@ -132,12 +125,10 @@ async def wait_for_state(driver: Driver, key: str, state: MachineState) -> Obser
 
 async def wait_for_all(driver: Driver, state: MachineState, number: int) -> None:
     """Wait until all machines are in a state."""
-
-    async def so() -> bool:
-        listing = await driver.observe()
-        return listing.complete and [one.state for one in listing.machines] == [state] * number
-
-    await eventually(so)
+    await until(
+        driver.observe,
+        lambda listing: listing.complete and [one.state for one in listing.machines] == [state] * number,
+    )
 
 
 async def timed(name: str, number: int, work: Awaitable[object]) -> None:

@@ -32,7 +32,8 @@ from stateward.workloads import confinement as module
 from stateward.workloads.confinement import PATH, Confinement, landlock, syscalls
 from stateward.workloads.confinement import uids as uids_module
 from stateward.workloads.confinement.uids import UidClaims, uid_range
-from tests.integration.drivers.local.host_machines import eventually, kill_all_in, wait_for_state
+from tests.integration.drivers.local.host_machines import kill_all_in, wait_for_state
+from tests.waiting import until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVED HERE: users of their own need a server that is root")
 SHELL = MachineSpec("k1", "m1", "tiny", "sh")
@@ -120,10 +121,7 @@ async def test_what_a_machine_has_put_into_a_session_of_its_own_ends_with_it(dri
     assert processes() >= 2
     await driver.act(MachineAction.TERMINATE, [MachineHandle("k1")])
 
-    async def none() -> bool:
-        return processes() == 0
-
-    await eventually(none)
+    await until(lambda: processes() == 0)
 
 
 async def test_a_machine_that_cannot_be_confined_is_not_started_and_says_why(
@@ -329,10 +327,7 @@ async def test_an_app_of_an_edge_agent_cannot_read_its_token_nor_its_environment
         await site.execute(AgentOrder(OrderAction.CREATE, 2, 2, 1, "c1:a", "c1", spec=spec), lambda *_: None)
         (log,) = tmp_path.rglob("app-*.log")
 
-        async def tried() -> bool:
-            return "tried" in log.read_text()
-
-        await eventually(tried)
+        await until(lambda: "tried" in log.read_text())
         assert "the-agents-token" not in log.read_text()
         assert "of-the-agents-environment" not in log.read_text()
     finally:

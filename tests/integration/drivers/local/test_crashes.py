@@ -8,7 +8,6 @@ import pytest
 from stateward.drivers import AlreadyDone, CallAccepted, Driver, MachineAction, MachineState, Observation
 from tests.fork_server import forked_module
 from tests.integration.drivers.local.host_machines import (
-    eventually,
     live_processes_in,
     needs_qemu,
     observe_machine,
@@ -17,6 +16,7 @@ from tests.integration.drivers.local.host_machines import (
 )
 from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs, make
 from tests.long_forms import in_long_form
+from tests.waiting import until
 
 KINDS = ["process", pytest.param("qemu", marks=needs_qemu)]
 MOSTLY_PROCESS = ["process", pytest.param("qemu", marks=(needs_qemu, pytest.mark.long))]
@@ -46,7 +46,7 @@ async def alone(driver: Driver, folder: Path) -> Observation:
     async def is_alone() -> bool:  # a process has no mark before it executes its program
         return live_processes_in(folder) == [int(shown.details["pid"])]
 
-    await eventually(is_alone)
+    await until(is_alone)
     assert len((await driver.observe()).machines) == 1
     return shown
 
@@ -127,11 +127,10 @@ async def test_a_controller_killed_amid_many_creates_leaves_one_machine_for_each
     driver = make("process", str(folder))
     await driver.create(machine_specs(20, "tiny", "sh"))
 
-    async def all_run() -> bool:
-        listing = await driver.observe()
-        return listing.complete and all(one.state is MachineState.RUNNING for one in listing.machines)
-
-    await eventually(all_run)
+    await until(
+        driver.observe,
+        lambda listing: listing.complete and all(one.state is MachineState.RUNNING for one in listing.machines),
+    )
     assert len(live_processes_in(folder)) == len(records_in(folder)) == len((await driver.observe()).machines) == 20
     await driver.close()
 

@@ -31,13 +31,13 @@ from stateward.errors import BadInput
 from stateward.procfs import is_stopped, process_of, stat_of
 from stateward.workloads import confinement
 from tests.integration.drivers.local.host_machines import (
-    eventually,
     kill_all_in,
     live_processes_in,
     observe_machine,
     wait_for_state,
 )
 from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs
+from tests.waiting import until
 
 COUNTING = "i=0; while :; do i=$((i+1)); echo $i >>count; sleep 0.01; done"
 
@@ -66,10 +66,7 @@ def count_file(folder: Path) -> Path:
 async def counts_on(file: Path) -> None:
     before = file.stat().st_size
 
-    async def grown() -> bool:
-        return file.stat().st_size > before
-
-    await eventually(grown)
+    await until(lambda: file.stat().st_size > before)
 
 
 async def start_counting(driver: ProcessDriver, folder: Path) -> Path:
@@ -84,7 +81,7 @@ async def test_what_runs_on_a_machine_is_suspended_and_resumed_with_it(folder: P
     await driver.act(MachineAction.SUSPEND, machine_handles(1))
     await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
     for pid in live_processes_in(folder):
-        await eventually(lambda pid=pid: stopped(pid))  # type: ignore[misc]
+        await until(lambda pid=pid: stopped(pid))  # type: ignore[misc]
     size = file.stat().st_size
     for _ in range(20):
         # real time: nothing happens meanwhile, however long it takes
@@ -134,7 +131,7 @@ async def test_a_process_that_waits_for_a_stopped_child_is_suspended_and_resumed
             return {one.pid == leader.pid: one.state for one in found} == {True: "D", False: "T"}
 
         try:
-            await eventually(waits)
+            await until(waits)
             assert machine_processes.is_any_running(record, leader)
             assert machine_processes.stop_all(record, leader, 60.0)
             assert not machine_processes.is_any_running(record, leader)
@@ -152,10 +149,7 @@ async def test_what_runs_on_a_machine_ends_with_it(folder: Path, action: Machine
     assert len(before) > 1
     await driver.act(action, machine_handles(1))
 
-    async def ended() -> bool:
-        return not before & set(live_processes_in(folder)) and not [pid for pid in before if _is_alive(pid)]
-
-    await eventually(ended)
+    await until(lambda: not before & set(live_processes_in(folder)) and not [pid for pid in before if _is_alive(pid)])
     await driver.close()
 
 
@@ -180,10 +174,7 @@ async def test_what_outlives_a_killed_machine_is_ended_when_it_is_terminated(fol
     await wait_for_state(driver, "key-0", MachineState.TERMINATED)
     await driver.act(MachineAction.TERMINATE, machine_handles(1))
 
-    async def ended() -> bool:
-        return not [pid for pid in everything if _is_alive(pid)]
-
-    await eventually(ended)
+    await until(lambda: not [pid for pid in everything if _is_alive(pid)])
     await driver.close()
 
 
@@ -222,7 +213,7 @@ async def test_processes_in_sessions_of_their_own_are_suspended_and_exactly_thes
     file = count_file(folder)
     await counts_on(file)
     own = int(file.with_name("own").read_text())
-    await eventually(lambda: stopped(own))
+    await until(lambda: stopped(own))
     if leader_is_stopped:
         os.kill(await pid_of(driver), signal.SIGSTOP)
         await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
@@ -262,10 +253,7 @@ async def start_daemon(driver: ProcessDriver, folder: Path) -> int:
     await driver.run(MachineHandle("key-0"), AWAY.format(file="away"), "", 30.0)
     file = count_file(folder).with_name("away")
 
-    async def has_started() -> bool:
-        return file.exists() and file.read_text().endswith("\n")
-
-    await eventually(has_started)
+    await until(lambda: file.exists() and file.read_text().endswith("\n"))
     return int(file.read_text())
 
 
@@ -363,10 +351,7 @@ async def test_commands_run_side_by_side(folder: Path) -> None:
 
 
 async def until_ended(*pids: int) -> None:
-    async def gone() -> bool:
-        return not any(map(process_of, pids))
-
-    await eventually(gone)
+    await until(lambda: not any(map(process_of, pids)))
 
 
 async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder: Path) -> None:
@@ -378,10 +363,7 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder
     leader = await pid_of(driver)
     await until_ended(int(orphan.read_text()))
 
-    async def alone() -> bool:
-        return live_processes_in(folder) == [leader]
-
-    await eventually(alone)
+    await until(lambda: live_processes_in(folder) == [leader])
     await driver.close()
 
 
@@ -401,10 +383,7 @@ async def test_a_command_ends_when_its_machine_does(folder: Path) -> None:
     driver = await one_machine(folder)
     running = asyncio.create_task(driver.run(MachineHandle("key-0"), "echo 0 >>count; sleep 1000", "", 30.0))
 
-    async def begun() -> bool:
-        return count_file(folder).exists()
-
-    await eventually(begun)
+    await until(lambda: count_file(folder).exists())
     await driver.act(MachineAction.TERMINATE, machine_handles(1))
     with pytest.raises(ProcessLookupError):
         await running

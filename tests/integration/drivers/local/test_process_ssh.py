@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import which
@@ -38,13 +38,13 @@ from stateward.drivers.process.ssh_session import MachineSession
 from stateward.procfs import process_of, stat_of
 from tests.integration.drivers.local.host_machines import (
     TIMEOUT_S,
-    eventually,
     kill_all_in,
     observe_machine,
     ssh_servers_in,
     wait_for_state,
 )
 from tests.integration.drivers.local.ssh_logins import KEY, OTHER_KEY, log_in, public_text
+from tests.waiting import until
 
 HANDLE = MachineHandle("key-1")
 MACHINE = MachineSpec("key-1", "web", "tiny", "sh", authorized_keys=(public_text(KEY),))
@@ -284,7 +284,7 @@ async def test_a_session_ends_if_the_machine_replaces_its_pipe_before_it_starts(
     async with log_in(seen) as connection, asyncio.timeout(TIMEOUT_S):
         await driver.act(MachineAction.SUSPEND, [MachineHandle(key)])
         running = asyncio.create_task(connection.run("true"))
-        await eventually(_holds(lambda: list(jobs.glob("session-*.sh")) != []))
+        await until(lambda: list(jobs.glob("session-*.sh")) != [])
         (pipe,) = jobs.glob("session-*.err")
         pipe.unlink()
         make(pipe)
@@ -305,7 +305,7 @@ async def test_a_session_that_fails_ends_its_channel(caplog: pytest.LogCaptureFi
     session = MachineSession(fail, "", lambda: None)
     session.connection_made(channel)
     session.session_started()
-    await eventually(_holds(lambda: exits != []))
+    await until(lambda: exits != [])
     assert exits == [255]
     assert "a session has failed" in caplog.text
 
@@ -344,8 +344,8 @@ async def test_a_terminated_machine_closes_its_connections_and_its_port(driver: 
         pid = int((await process.stdout.readline()).strip())
         await driver.act(MachineAction.TERMINATE, [MachineHandle("key-end")])
         await connection.wait_closed()
-    await eventually(_holds(lambda: (stat := stat_of(pid)) is None or not stat.alive))
-    await eventually(_holds(lambda: not _accepts(seen.ssh_port)))
+    await until(lambda: (stat := stat_of(pid)) is None or not stat.alive)
+    await until(lambda: not _accepts(seen.ssh_port))
 
 
 async def test_a_rebooted_machine_keeps_its_port_and_its_host_key(driver: ProcessDriver) -> None:
@@ -369,14 +369,14 @@ async def test_the_server_outlives_its_controller_and_is_restarted_if_it_is_kill
         assert (await connection.run("echo still")).stdout == "still\n"
     (server,) = ssh_servers_in(folder)
     os.kill(server, signal.SIGKILL)
-    await eventually(_holds(lambda: ssh_servers_in(folder) == []))
+    await until(lambda: ssh_servers_in(folder) == [])
 
     async def is_restarted() -> bool:
         """Observe: a process that ends loses its command line before its lock, and only a later listing restarts it."""
         await observe_machine(driver, "key-1")
         return len(ssh_servers_in(folder)) == 1
 
-    await eventually(is_restarted)
+    await until(is_restarted)
     again = await observe_machine(driver, "key-1")
     assert again is not None
     async with log_in(again) as connection:
@@ -412,7 +412,7 @@ async def test_a_server_without_machines_ends(tmp_path: Path) -> None:
     driver = make_driver(tmp_path / "region")
     await driver.create([MACHINE])
     await driver.act(MachineAction.TERMINATE, [HANDLE])
-    await eventually(_holds(lambda: ssh_servers_in(tmp_path / "region") == []))
+    await until(lambda: ssh_servers_in(tmp_path / "region") == [])
     await driver.close()
 
 
@@ -443,7 +443,7 @@ async def test_a_machine_that_is_made_while_the_server_ends_is_served(tmp_path: 
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = [sys.executable, "-c", LINGERING, str(folder)]
         server = subprocess.Popen(command, stdin=lock, start_new_session=True)
-    await eventually(_holds((folder / "ending").exists))
+    await until((folder / "ending").exists)
     await driver.create([MACHINE])
     (folder / "made").touch()
     async with log_in(await wait_for_state(driver, "key-1", MachineState.RUNNING)) as connection:
@@ -452,13 +452,6 @@ async def test_a_machine_that_is_made_while_the_server_ends_is_served(tmp_path: 
     await driver.act(MachineAction.TERMINATE, [HANDLE])
     assert await asyncio.to_thread(server.wait, TIMEOUT_S) == 0
     await driver.close()
-
-
-def _holds(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    async def check() -> bool:
-        return condition()
-
-    return check
 
 
 def _accepts(port: int) -> bool:

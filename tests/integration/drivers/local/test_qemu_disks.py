@@ -13,7 +13,7 @@ from stateward.drivers.qemu import disks
 from stateward.drivers.qemu.disks import copy_disk, locked_disk, make_disk
 from stateward.drivers.qemu.errors import DiskBusy
 from stateward.workloads.lock_files import try_lock_file
-from tests.pauses import pauses
+from tests.waiting import pauses
 
 pytestmark = pytest.mark.skipif(
     which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils"

@@ -13,10 +13,10 @@ from stateward.drivers.qemu.hardware import HOST_ARCH
 from stateward.drivers.qemu.monitor import open_monitor
 from tests.integration.drivers.local.host_machines import (
     ARCHITECTURES,
-    eventually,
     wait_for_state,
 )
 from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs
+from tests.waiting import until
 
 SOURCES = Path(guest.__file__).parent
 RECIPES = {
@@ -66,10 +66,7 @@ class Machine:
         return (self.folder / "console").read_text().splitlines()
 
     async def says(self, line: str, times: int = 1) -> None:
-        async def said() -> bool:
-            return self.lines().count(line) >= times
-
-        await eventually(said)
+        await until(lambda: self.lines().count(line) >= times)
 
     async def does(self, action: MachineAction, state: MachineState) -> None:
         (outcome,) = await self.driver.act(action, machine_handles(1))

@@ -29,13 +29,13 @@ from stateward.drivers.qemu.hardware import BOARDS
 from stateward.drivers.qemu.seed_volume import SECTOR_BYTES, seed_volume
 from tests.contract.drivers.driver_case import DriverCase
 from tests.contract.drivers.login_contract import LoginContract
-from tests.integration.drivers.local.host_machines import eventually, kill_all_in, needs_qemu, wait_for_state
+from tests.integration.drivers.local.host_machines import kill_all_in, needs_qemu, wait_for_state
 from tests.integration.drivers.local.linux_guest import built_guest
 from tests.integration.drivers.local.ssh_logins import KEY, OTHER_KEY, log_in, public_text
+from tests.waiting import until
 
 HANDLE = MachineHandle("key-1")
 MACHINE = MachineSpec("key-1", "web, 1", "medium", "linux", user="ada", authorized_keys=(public_text(KEY),))
-TIMEOUT_S = 240.0
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -71,9 +71,7 @@ async def seen(driver: QemuDriver) -> Observation:
 async def wait_for_console(driver: QemuDriver, key: str, text: str) -> None:
     """Wait until a guest has written a text; its port accepts connections long before."""
     console = driver.folder_of(key) / "console"
-    async with asyncio.timeout(TIMEOUT_S):
-        while not console.exists() or text not in console.read_text(errors="replace"):
-            await asyncio.sleep(0.1)
+    await until(lambda: console.exists() and text in console.read_text(errors="replace"))
 
 
 @needs_qemu
@@ -120,7 +118,7 @@ async def test_a_terminated_guest_closes_its_port(driver: QemuDriver, seen: Obse
         writer.close()
         return False
 
-    await eventually(is_closed)
+    await until(is_closed)
 
 
 class LinuxCase(DriverCase):
