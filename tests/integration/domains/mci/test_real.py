@@ -31,9 +31,9 @@ from tests.held_calls import Moment, hold_calls
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
 from tests.integration.drivers.aws.conftest import session
 from tests.integration.drivers.aws.ec2_machines import describe_machines
-from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.integration.drivers.aws.moto_cloud import REGION, MotoCloud, shared_cloud
 from tests.integration.drivers.aws.moto_images import IMAGE
+from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.integration.drivers.local.host_machines import (
     kill_all_in,
     live_processes_in,
