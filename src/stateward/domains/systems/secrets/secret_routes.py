@@ -61,7 +61,7 @@ async def create_secret(
 ) -> SecretView:
     """Create a secret of the namespace; its value is encrypted before it is stored."""
     accepted = await _actions(request, context, ns).create(data.name, data.value, _own(request, key))
-    return await _shown(request, accepted.object)
+    return _view(accepted.object, [])  # no deploy refers to a secret that doesn't exist
 
 
 @put(SECRET, opt=needs(Right.GOVERN), summary="Update a secret")
@@ -83,9 +83,9 @@ async def delete_secret(
     request: Call, context: ContextDependency, ns: Ns, secret: SecretName, key: IdempotencyKey = None
 ) -> SecretView:
     """Delete a secret that no service uses, and return it as it was, without its value."""
-    former = await _shown(request, await _actions(request, context, ns).secret(secret))
+    former = await _actions(request, context, ns).secret(secret)
     await _actions(request, context, ns).delete(secret, _own(request, key))
-    return former
+    return _view(former, [])
 
 
 @get(SECRETS, opt=needs(Right.READ), summary="List secrets")
