@@ -49,10 +49,13 @@ class Area(NamedTuple):
 
 
 STORE = ("unit/store", "contract/test_[!s]*.py", "contract/test_s[!q]*.py")
-ACCESS = ("access", "sessions", "quotas", "authentication", "last_administrator", "cross_origin", "kinds")
+ACCESS = tuple(
+    f"integration/server/test_{one}.py"
+    for one in ("access", "sessions", "quotas", "authentication", "last_administrator", "cross_origin", "kinds")
+)
 AREAS = {
     "locks": Area("locks/*.py", ("unit/locks", "unit/engine/test_row_locks.py")),
-    "access": Area("access/*.py", tuple(f"integration/server/test_{one}.py" for one in ACCESS)),
+    "access": Area("access/*.py", (*ACCESS, "unit/domains/systems/test_keyring.py")),
     "engine": Area("engine/**/*.py", ("unit/engine", "integration/engine")),
     "sqlite": Area(
         "store/sqlite/*.py",
