@@ -1,5 +1,6 @@
 """The faults of the test clouds: which of the next calls fails, and how."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from enum import StrEnum
 from threading import RLock
@@ -40,11 +41,15 @@ class Fault(Struct):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class FaultyCloud:
+class FaultyCloud(ABC):
     """A test cloud whose calls are counted, and fail if a test wants it."""
 
     def __init__(self) -> None:
         self._lock = RLock()
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Remove everything."""
 
     def reset_faults(self) -> None:
         """Forget the faults and the calls."""

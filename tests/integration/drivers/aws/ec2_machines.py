@@ -6,8 +6,8 @@ from tests.integration.drivers.aws.moto_cloud import SPEC
 from tests.integration.drivers.aws.moto_images import IMAGE
 from tests.integration.drivers.cloud_machines import CloudMachines
 
-_machines = CloudMachines(SPEC, IMAGE)
-new_machine_specs, create_machines, wait_for_state = _machines.new_specs, _machines.create, _machines.wait_for_state
+MACHINES = CloudMachines(SPEC, IMAGE)
+new_machine_specs, create_machines, wait_for_state = MACHINES.new_specs, MACHINES.create, MACHINES.wait_for_state
 
 
 def describe_machines(ec2: Any, *states: str) -> list[dict[str, Any]]:

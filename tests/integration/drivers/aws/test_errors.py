@@ -1,8 +1,7 @@
 """What EC2 says, in the words of the port: over the wire for each code, and for any code whatever."""
 
 import asyncio
-import socket
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -13,9 +12,6 @@ from stateward.drivers import (
     CallAccepted,
     CallRefused,
     CallThrottled,
-    CallUnanswered,
-    MachineAction,
-    MachineHandle,
     RefusalReason,
     TransientFailure,
 )
@@ -23,9 +19,9 @@ from stateward.drivers.aws import AwsDriver
 from stateward.drivers.aws.errors import classify_answer
 from stateward.drivers.cloud.client import THREADS
 from stateward.drivers.cloud.errors import FailedOutcome
-from tests.integration.drivers.aws.conftest import MakeDriver
-from tests.integration.drivers.aws.ec2_machines import create_machines, describe_machines, new_machine_specs
+from tests.integration.drivers.aws.ec2_machines import MACHINES, describe_machines, new_machine_specs
 from tests.integration.drivers.aws.moto_cloud import MotoCloud
+from tests.integration.drivers.cloud_error_contract import CloudErrorContract
 from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.waiting import until
 
@@ -53,7 +49,18 @@ REFUSALS = [
     ("InvalidGroup.InUse", 400, RefusalReason.IN_USE),
 ]
 THROTTLING = [("RequestLimitExceeded", 503), ("Throttling", 400), ("ThrottlingException", 400)]
-ITS_OWN_FAULT = [("InternalError", 500), ("ServiceUnavailable", 503), ("Unavailable", 503), ("BadGateway", 502)]
+
+
+class TestEc2Errors(CloudErrorContract):
+    """What the drivers of all clouds do."""
+
+    machines = MACHINES
+    native_id = "i-1234567890abcdef0"
+    creating, reading = "RunInstances", "DescribeInstances"
+    listing, checking = "DescribeInstances", "DescribeInstanceTypes"
+    listing_parts = ("DescribeSubnets",)
+    throttled = "RequestLimitExceeded", 503
+    inside: ClassVar = [("InternalError", 500), ("ServiceUnavailable", 503), ("Unavailable", 503), ("BadGateway", 502)]
 
 
 @pytest.mark.parametrize(("code", "status", "why"), REFUSALS)
@@ -82,17 +89,6 @@ async def test_a_throttled_listing_says_how_long_to_wait(driver: AwsDriver, clou
     assert (listing.complete, listing.retry_after_s) == (False, 7.0)
 
 
-async def test_a_check_that_is_throttled_says_neither_yes_nor_no(driver: AwsDriver, cloud: MotoCloud) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, "DescribeInstanceTypes", "RequestLimitExceeded", 503))
-    assert isinstance(await driver.check("t3.nano", "ami-1"), CallThrottled)
-
-
-async def test_a_listing_of_parts_that_is_throttled_is_not_complete(driver: AwsDriver, cloud: MotoCloud) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, "DescribeSubnets", "RequestLimitExceeded", 503))
-    listing = await driver.list_resources()
-    assert (listing.complete, "RequestLimitExceeded" in listing.problem) == (False, True)
-
-
 async def test_the_provider_s_own_word_for_how_long_to_wait_counts(driver: AwsDriver, cloud: MotoCloud) -> None:
     cloud.inject_fault(
         Fault(FaultKind.ERROR, "RunInstances", "RequestLimitExceeded", 503, headers=(("Retry-After", "7"),))
@@ -102,54 +98,10 @@ async def test_the_provider_s_own_word_for_how_long_to_wait_counts(driver: AwsDr
     assert outcome.retry_after_s == 7.0
 
 
-@pytest.mark.parametrize(("code", "status"), ITS_OWN_FAULT)
-async def test_after_an_error_inside_ec2_nobody_knows_what_was_done(
-    driver: AwsDriver, cloud: MotoCloud, code: str, status: int
-) -> None:
-    cloud.inject_fault(Fault(FaultKind.DONE_BUT_ERROR, "RunInstances", code, status))
-    (want,) = new_machine_specs(1)
-    (outcome,) = await driver.create([want])
-    assert isinstance(outcome, CallUnanswered)
-    assert [one.key for one in (await driver.observe()).machines] == [want.key]
-
-
-@pytest.mark.parametrize(("code", "status"), ITS_OWN_FAULT)
-async def test_where_only_reading_failed_nothing_was_done(
-    driver: AwsDriver, cloud: MotoCloud, ec2: Any, code: str, status: int
-) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, "DescribeInstances", code, status))
-    (outcome,) = await driver.create(new_machine_specs(1))
-    assert isinstance(outcome, TransientFailure)
-    assert describe_machines(ec2) == []
-
-
-async def test_an_endpoint_that_nobody_listens_at_was_never_reached(make: MakeDriver) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    driver = make(endpoint_url=f"http://127.0.0.1:{port}")
-    (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineHandle("key", "i-1234567890abcdef0")])
-    assert isinstance(outcome, TransientFailure)
-
-
-async def test_silence_is_no_answer(make: MakeDriver, cloud: MotoCloud) -> None:
-    driver = make(read_timeout="1.5")
-    cloud.inject_fault(Fault(FaultKind.SILENCE, "RunInstances"))
-    (outcome,) = await driver.create(new_machine_specs(1))
-    assert isinstance(outcome, CallUnanswered)
-
-
 async def test_the_sdk_repeats_nothing_by_itself(driver: AwsDriver, cloud: MotoCloud) -> None:
     cloud.inject_fault(Fault(FaultKind.ERROR, "RunInstances", "RequestLimitExceeded", 503))
     await driver.create(new_machine_specs(1))
     assert cloud.calls["RunInstances"] == 1
-
-
-async def test_a_closed_driver_does_nothing_and_says_so(driver: AwsDriver) -> None:
-    (handle,) = await create_machines(driver, 1)
-    await driver.close()
-    (outcome,) = await driver.act(MachineAction.TERMINATE, [handle])
-    assert isinstance(outcome, TransientFailure)
-    assert not (await driver.observe()).complete
 
 
 async def test_closing_drops_what_was_not_sent_and_says_so(driver: AwsDriver, cloud: MotoCloud, ec2: Any) -> None:
@@ -161,16 +113,6 @@ async def test_closing_drops_what_was_not_sent_and_says_so(driver: AwsDriver, cl
     assert kinds.count(TransientFailure) > 0
     assert kinds.count(CallAccepted) + kinds.count(TransientFailure) == len(kinds)
     assert len(describe_machines(ec2)) == kinds.count(CallAccepted)
-
-
-async def test_a_caller_that_is_cancelled_is_cancelled(driver: AwsDriver, cloud: MotoCloud) -> None:
-    cloud.inject_fault(Fault(FaultKind.SILENCE, "DescribeInstances"))
-    looking = asyncio.create_task(driver.observe())
-    await until(lambda: cloud.calls["DescribeInstances"])
-    looking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await looking
-    cloud.reset()
 
 
 async def test_a_budget_of_the_provider_is_felt_as_throttling_and_passes(driver: AwsDriver, cloud: MotoCloud) -> None:

@@ -6,9 +6,9 @@ from tests.integration.drivers.cloud_machines import CloudMachines
 
 KINDS = ("virtualMachines", "disks", "networkInterfaces", "publicIPAddresses")
 
-_machines = CloudMachines(SPEC, IMAGE)
-new_machine_specs, create_machines = _machines.new_specs, _machines.create
-wait_for_state, wait_until_gone = _machines.wait_for_state, _machines.wait_until_gone
+MACHINES = CloudMachines(SPEC, IMAGE)
+new_machine_specs, create_machines = MACHINES.new_specs, MACHINES.create
+wait_for_state, wait_until_gone = MACHINES.wait_for_state, MACHINES.wait_until_gone
 
 
 def counts(cloud: ArmCloud) -> list[int]:

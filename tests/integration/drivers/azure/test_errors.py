@@ -1,7 +1,7 @@
 """What Azure says, in the words of the port: over the wire for each code, and for any code whatever."""
 
 import asyncio
-import socket
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -21,9 +21,9 @@ from stateward.drivers import (
 from stateward.drivers.azure import AzureDriver
 from stateward.drivers.azure.errors import classify_answer
 from tests.integration.drivers.azure.arm_cloud import ArmCloud
-from tests.integration.drivers.azure.arm_machines import IMAGE, SPEC
-from tests.integration.drivers.azure.azure_machines import counts, create_machines, new_machine_specs
+from tests.integration.drivers.azure.azure_machines import MACHINES, counts, create_machines, new_machine_specs
 from tests.integration.drivers.azure.conftest import MakeDriver
+from tests.integration.drivers.cloud_error_contract import CloudErrorContract
 from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.waiting import until
 
@@ -50,7 +50,22 @@ REFUSALS = [
     ("InUseSubnetCannotBeDeleted", 400, RefusalReason.IN_USE),
     ("NicInUse", 400, RefusalReason.IN_USE),
 ]
-ITS_OWN_FAULT = [("InternalServerError", 500), ("ServerTimeout", 503), ("GatewayTimeout", 504), ("BadGateway", 502)]
+
+
+class TestAzureErrors(CloudErrorContract):
+    """What the drivers of all clouds do."""
+
+    machines = MACHINES
+    creating, reading = PUT, "GET virtualMachines"
+    listing, checking = "LIST virtualMachines", "GET skus"
+    listing_parts = ("LIST virtualNetworks", "LIST networkSecurityGroups", "LIST sshPublicKeys")
+    throttled = "TooManyRequests", 429
+    inside: ClassVar = [
+        ("InternalServerError", 500),
+        ("ServerTimeout", 503),
+        ("GatewayTimeout", 504),
+        ("BadGateway", 502),
+    ]
 
 
 @pytest.mark.parametrize(("code", "status", "why"), REFUSALS)
@@ -94,42 +109,6 @@ async def test_a_throttled_listing_is_incomplete_and_says_how_long_to_wait(
     assert (listing.complete, listing.retry_after_s) == (False, 7.0)
 
 
-async def test_a_check_that_is_throttled_says_neither_yes_nor_no(driver: AzureDriver, cloud: ArmCloud) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, "GET skus", "TooManyRequests", 429))
-    assert isinstance(await driver.check(SPEC, IMAGE), CallThrottled)
-
-
-@pytest.mark.parametrize("kind", ["virtualNetworks", "networkSecurityGroups", "sshPublicKeys"])
-async def test_a_listing_of_parts_that_is_throttled_is_not_complete(
-    driver: AzureDriver, cloud: ArmCloud, kind: str
-) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, f"LIST {kind}", "TooManyRequests", 429))
-    listing = await driver.list_resources()
-    assert (listing.complete, "TooManyRequests" in listing.problem) == (False, True)
-
-
-@pytest.mark.parametrize(("code", "status"), ITS_OWN_FAULT)
-async def test_after_an_error_inside_azure_nobody_knows_what_was_done(
-    driver: AzureDriver, cloud: ArmCloud, code: str, status: int
-) -> None:
-    cloud.inject_fault(Fault(FaultKind.DONE_BUT_ERROR, PUT, code, status))
-    (want,) = new_machine_specs(1)
-    (outcome,) = await driver.create([want])
-    assert isinstance(outcome, CallUnanswered)
-    assert [one.key for one in (await driver.observe()).machines] == [want.key]
-    assert cloud.calls[PUT] == 1
-
-
-@pytest.mark.parametrize(("code", "status"), ITS_OWN_FAULT)
-async def test_where_only_reading_failed_nothing_was_done(
-    driver: AzureDriver, cloud: ArmCloud, code: str, status: int
-) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, "GET virtualMachines", code, status))
-    (outcome,) = await driver.create(new_machine_specs(1))
-    assert isinstance(outcome, TransientFailure)
-    assert counts(cloud) == [0, 0, 0, 0]
-
-
 @pytest.mark.parametrize("code", ["AnotherOperationInProgress", "RetryableError", "ReferencedResourceNotProvisioned"])
 async def test_an_answer_that_asks_for_a_repetition_is_no_refusal(
     driver: AzureDriver, cloud: ArmCloud, code: str
@@ -147,21 +126,6 @@ async def test_a_group_that_is_not_shown_makes_nobody_absent(make: MakeDriver) -
     assert outcome.why is RefusalReason.INVALID
     assert not (await driver.observe()).complete
     assert not (await driver.list_resources()).complete
-
-
-async def test_an_endpoint_that_nobody_listens_at_was_never_reached(make: MakeDriver) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    driver = make(endpoint_url=f"http://127.0.0.1:{port}")
-    (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineHandle("key")])
-    assert isinstance(outcome, TransientFailure)
-
-
-async def test_silence_is_no_answer(make: MakeDriver, cloud: ArmCloud) -> None:
-    driver = make(read_timeout="1.5")
-    cloud.inject_fault(Fault(FaultKind.SILENCE, PUT))
-    (outcome,) = await driver.create(new_machine_specs(1))
-    assert isinstance(outcome, CallUnanswered)
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -195,14 +159,6 @@ async def test_a_missing_registration_is_refused_and_not_made_up_for(driver: Azu
     assert not [call for call in cloud.calls if "other" in call]
 
 
-async def test_a_closed_driver_does_nothing_and_says_so(driver: AzureDriver) -> None:
-    (handle,) = await create_machines(driver, 1)
-    await driver.close()
-    (outcome,) = await driver.act(MachineAction.TERMINATE, [handle])
-    assert isinstance(outcome, TransientFailure)
-    assert not (await driver.observe()).complete
-
-
 async def test_closing_never_hides_what_was_sent(driver: AzureDriver, cloud: ArmCloud) -> None:
     cloud.behaviour.latency = 0.1
     creating = asyncio.create_task(driver.create(new_machine_specs(60)))
@@ -212,16 +168,6 @@ async def test_closing_never_hides_what_was_sent(driver: AzureDriver, cloud: Arm
     assert {CallAccepted, CallUnanswered, TransientFailure} >= set(kinds)
     assert kinds.count(TransientFailure) > 0
     assert counts(cloud)[0] <= kinds.count(CallAccepted) + kinds.count(CallUnanswered)
-
-
-async def test_a_caller_that_is_cancelled_is_cancelled(driver: AzureDriver, cloud: ArmCloud) -> None:
-    cloud.inject_fault(Fault(FaultKind.SILENCE, "LIST virtualMachines"))
-    looking = asyncio.create_task(driver.observe())
-    await until(lambda: cloud.calls["LIST virtualMachines"])
-    looking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await looking
-    cloud.reset()
 
 
 async def test_a_budget_of_the_provider_is_felt_as_throttling_and_passes(driver: AzureDriver, cloud: ArmCloud) -> None:

@@ -1,7 +1,7 @@
 """What Compute Engine says, in the words of the port: over the wire for each reason, and for any whatever."""
 
 import asyncio
-import socket
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -14,8 +14,6 @@ from stateward.drivers import (
     CallThrottled,
     CallUnanswered,
     CloudResource,
-    MachineAction,
-    MachineHandle,
     RefusalReason,
     ResourceKind,
     TransientFailure,
@@ -23,10 +21,11 @@ from stateward.drivers import (
 from stateward.drivers.cloud.client import THREADS
 from stateward.drivers.gcp import GcpDriver
 from stateward.drivers.gcp.errors import classify_code, failed_operation
+from tests.integration.drivers.cloud_error_contract import CloudErrorContract
 from tests.integration.drivers.cloud_faults import Fault, FaultKind
 from tests.integration.drivers.gcp.conftest import MakeGcpDriver
 from tests.integration.drivers.gcp.gce_cloud import GceCloud
-from tests.integration.drivers.gcp.gce_test_machines import create_machines, new_machine_specs
+from tests.integration.drivers.gcp.gce_test_machines import MACHINES, new_machine_specs
 from tests.integration.drivers.gcp.gce_world import IMAGE, SPEC
 from tests.waiting import until
 
@@ -43,8 +42,18 @@ REFUSALS = [
     (503, "ZONE_RESOURCE_POOL_EXHAUSTED", RefusalReason.CAPACITY),
 ]
 THROTTLING = [(429, "rateLimitExceeded"), (403, "rateLimitExceeded"), (403, "userRateLimitExceeded"), (429, "")]
-ITS_OWN_FAULT = [(500, "internalError"), (502, ""), (503, "backendError"), (504, "")]
 RETRY_AFTER = (("Retry-After", "7"),)
+
+
+class TestGoogleErrors(CloudErrorContract):
+    """What the drivers of all clouds do."""
+
+    machines = MACHINES
+    creating, reading = "instances.insert", "images.get"
+    listing, checking = "instances.list", "machine_types.get"
+    listing_parts = ("networks.list", "subnetworks.list", "firewalls.list", "projects.get")
+    throttled = "rateLimitExceeded", 429
+    inside: ClassVar = [("internalError", 500), ("", 502), ("backendError", 503), ("", 504)]
 
 
 @pytest.mark.parametrize(("status", "reason", "why"), REFUSALS)
@@ -77,61 +86,11 @@ async def test_the_provider_s_own_word_for_how_long_to_wait_counts(
     assert (outcome.retry_after_s, listing.complete, listing.retry_after_s) == (7.0, False, 7.0)
 
 
-async def test_a_check_that_is_throttled_says_neither_yes_nor_no(driver: GcpDriver, cloud: GceCloud) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, "machine_types.get", status=429))
-    assert isinstance(await driver.check(SPEC, IMAGE), CallThrottled)
-
-
-@pytest.mark.parametrize("action", ["networks.list", "subnetworks.list", "firewalls.list", "projects.get"])
-async def test_a_listing_of_parts_that_is_throttled_is_not_complete(
-    driver: GcpDriver, cloud: GceCloud, action: str
-) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, action, "rateLimitExceeded", 429))
-    listing = await driver.list_resources()
-    assert (listing.complete, "rateLimitExceeded" in listing.problem) == (False, True)
-
-
-@pytest.mark.parametrize(("status", "reason"), ITS_OWN_FAULT)
-async def test_after_an_error_inside_google_nobody_knows_what_was_done(
-    driver: GcpDriver, cloud: GceCloud, status: int, reason: str
-) -> None:
-    cloud.inject_fault(Fault(FaultKind.DONE_BUT_ERROR, "instances.insert", reason, status))
-    (want,) = new_machine_specs(1)
-    (outcome,) = await driver.create([want])
-    assert isinstance(outcome, CallUnanswered)
-    assert [one.key for one in (await driver.observe()).machines] == [want.key]
-
-
-@pytest.mark.parametrize(("status", "reason"), ITS_OWN_FAULT)
-async def test_where_only_reading_failed_nothing_was_done(
-    driver: GcpDriver, cloud: GceCloud, status: int, reason: str
-) -> None:
-    cloud.inject_fault(Fault(FaultKind.ERROR, "images.get", reason, status))
-    (outcome,) = await driver.create(new_machine_specs(1))
-    assert isinstance(outcome, TransientFailure)
-    assert cloud.world.instances == []
-
-
 @pytest.mark.parametrize(("spec", "image"), [("a/b", IMAGE), ("", IMAGE), (SPEC, "a/b"), (SPEC, "")])
 async def test_a_name_that_no_request_can_have_is_refused(driver: GcpDriver, spec: str, image: str) -> None:
     outcome = await driver.check(spec, image)
     assert isinstance(outcome, CallRefused)
     assert outcome.why is RefusalReason.INVALID
-
-
-async def test_an_endpoint_that_nobody_listens_at_was_never_reached(make: MakeGcpDriver) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    driver = make(endpoint_url=f"http://127.0.0.1:{port}")
-    (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineHandle("key")])
-    assert isinstance(outcome, TransientFailure)
-
-
-async def test_silence_is_no_answer(make: MakeGcpDriver, cloud: GceCloud) -> None:
-    driver = make(read_timeout="1.5")
-    cloud.inject_fault(Fault(FaultKind.SILENCE, "instances.insert"))
-    (outcome,) = await driver.create(new_machine_specs(1))
-    assert isinstance(outcome, CallUnanswered)
 
 
 @pytest.mark.parametrize("action", ["instances.insert", "instances.list"])
@@ -157,14 +116,6 @@ async def test_an_operation_that_does_not_end_is_no_answer(make: MakeGcpDriver, 
     assert "operation-1 still runs" in outcome.message
 
 
-async def test_a_closed_driver_does_nothing_and_says_so(driver: GcpDriver) -> None:
-    (handle,) = await create_machines(driver, 1)
-    await driver.close()
-    (outcome,) = await driver.act(MachineAction.TERMINATE, [handle])
-    assert isinstance(outcome, TransientFailure)
-    assert not (await driver.observe()).complete
-
-
 async def test_closing_drops_what_was_not_sent_and_says_so(driver: GcpDriver, cloud: GceCloud) -> None:
     await driver.check(SPEC, IMAGE)
     cloud.behaviour.latency = 0.2
@@ -175,16 +126,6 @@ async def test_closing_drops_what_was_not_sent_and_says_so(driver: GcpDriver, cl
     assert kinds.count(TransientFailure) > 0
     assert kinds.count(CallAccepted) + kinds.count(TransientFailure) == len(kinds)
     assert len(cloud.world.instances) == kinds.count(CallAccepted)
-
-
-async def test_a_caller_that_is_cancelled_is_cancelled(driver: GcpDriver, cloud: GceCloud) -> None:
-    cloud.inject_fault(Fault(FaultKind.SILENCE, "instances.list"))
-    looking = asyncio.create_task(driver.observe())
-    await until(lambda: cloud.calls["instances.list"])
-    looking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await looking
-    cloud.reset()
 
 
 async def test_a_budget_of_the_provider_is_felt_as_throttling_and_passes(driver: GcpDriver, cloud: GceCloud) -> None:
