@@ -19,6 +19,7 @@ import pytest
 from litestar.routes import HTTPRoute
 
 from stateward.config import Config
+from stateward.domains.mci.api.routes import history_routes
 from stateward.engine import bounded_reads
 from stateward.server.routes import operation_routes
 from stateward.server.run import ServerApplication, prepare_application
@@ -63,7 +64,6 @@ GROWS = {
             "/api/v1/namespaces",
             f"/api/v1/ns/{NS}/counts",
         ),
-        "sorts the objects of all namespaces by their ids": ("/api/v1/objects?limit=10",),
         "passes over the timers of other namespaces that are due before": (f"/api/v1/ns/{NS}/timers?limit=10",),
         "answers every object of the namespace, in parts": (f"/api/v1/ns/{NS}/map",),
         "the other program's lists have no pages": (
@@ -71,10 +71,6 @@ GROWS = {
             *(f"/tumblebug/ns/{NS}/resources/{kind}" for kind in ("vNet", "securityGroup", "sshKey", "vm")),
             "/tumblebug/inspectResourcesOverview",
             f"/ns/{NS}/blazar/v1/os-hosts/properties",
-        ),
-        "looks at each creation of a VM whose operation is kept": (
-            "/tumblebug/provisioning/log/none",
-            "/tumblebug/provisioning/risk/none",
         ),
         "compares all VMs with the lists of all providers": ("/api/v1/mci/orphans",),
         "chooses among all enabled nodes of the namespace, and locks them": ("a machine",),
@@ -113,7 +109,7 @@ async def costs(stored: Stored, size: int, patch: pytest.MonkeyPatch) -> dict[st
     await fill(stored, size)
     sys.stdout.write(f"{stored.folder.name} objects: {await bytes_per_row(stored)} bytes a row\n")
     with patch.context() as patched:
-        for module in (bounded_reads, operation_routes):
+        for module in (bounded_reads, operation_routes, history_routes):
             patched.setattr(module, "READ_ROWS", ROWS)
         meter: Meter = PostgresMeter(patched, stored.database) if stored.database else SqliteMeter(patched)
         found = {"a start": await meter.cost(lambda: start(stored))}

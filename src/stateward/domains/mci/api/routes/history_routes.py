@@ -1,6 +1,6 @@
 """Routes of the history of creations: the log of a spec, and the risk of a further creation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -19,6 +19,9 @@ from stateward.store.records import Key, Status
 
 MAX_CREATIONS = 200
 """How many creations of each namespace are read, newest first."""
+
+READ_ROWS = 50_000
+"""How many operations are looked at, newest first and as many of each namespace: no index has creations of VMs."""
 
 HIGH_RATE, MEDIUM_RATE = 0.8, 0.5
 """The shares of failures from which a risk is high, or medium."""
@@ -45,11 +48,12 @@ class Risk(Struct, frozen=True):
     rate: float
 
 
-async def attempts_with(reader: Reader, namespaces: Iterable[str], spec: str) -> list[CreationAttempt]:
+async def attempts_with(reader: Reader, namespaces: Sequence[str], spec: str) -> list[CreationAttempt]:
     """Return the creations of VMs with a spec, oldest first."""
     attempts: list[CreationAttempt] = []
     for ns in namespaces:
-        wanted = OperationFilter(ns, kind=VM.kind, action="create")
+        reached = await reader.operation_reach(ns, None, READ_ROWS // len(namespaces) + 1)
+        wanted = OperationFilter(ns, kind=VM.kind, action="create", oldest=reached)
         for entry in await reader.list_operations(wanted, None, MAX_CREATIONS):
             parts = [entry, *await reader.children_of(entry.key)]
             ended = [
