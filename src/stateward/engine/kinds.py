@@ -249,7 +249,8 @@ class Kinds:
             move.event for kind in self for move in kind.lifecycle.every_move() if kind.removes(move)
         )
         """The events that remove objects of some kind."""
-        self._disclosures = tuple(Disclosure(self, internal=internal) for internal in (False, True))
+        shown = [(kind.lifecycle, kind.privacy) for kind in self]
+        self._disclosures = tuple(Disclosure(shown, self.types, internal=internal) for internal in (False, True))
 
     def __getitem__(self, name: str) -> Kind:
         try:

@@ -10,23 +10,20 @@ A process may hold records of a kind that it does not know, because the plug-in 
 parts of them are secret, so all values are: administrators see the names of the fields, and others not even those.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.engine.job_steps import hide_step_results, without_attempts
+from stateward.engine.kind_types import KindTypes
 from stateward.engine.tracebacks import split_result
 from stateward.engine.typed_values import MASK
 from stateward.lifecycle import PROVIDER, USER, Lifecycle
 from stateward.lifecycle.rows import Meaning
 from stateward.store.records import JournalEntry, Object, Operation, Timer, to_json
-
-if TYPE_CHECKING:
-    from stateward.engine.kind_types import KindTypes
-    from stateward.engine.kinds import Kind
 
 
 class Privacy(Struct, frozen=True):
@@ -54,15 +51,21 @@ UNKNOWN = Privacy(texts=True, operations=True, places="?")
 class Disclosure:
     """Stored records as one group of readers may see them: administrators, or all others."""
 
-    def __init__(self, kinds: "Iterable[Kind]", *, internal: bool) -> None:
+    def __init__(
+        self,
+        kinds: Collection[tuple[Lifecycle, Privacy]],
+        types_of: Callable[[str], KindTypes | None],
+        *,
+        internal: bool,
+    ) -> None:
         self._internal = internal
-        self._kinds = {kind.name: kind for kind in kinds}
-        self._privacy = {kind.name: None if kind.privacy == PUBLIC else kind.privacy for kind in kinds}
-        self._actions = {kind.name: actions for kind in kinds if (actions := internal_actions(kind.lifecycle))}
+        self._types_of = types_of
+        self._privacy = {lifecycle.kind: None if privacy == PUBLIC else privacy for lifecycle, privacy in kinds}
+        self._actions = {lifecycle.kind: actions for lifecycle, _ in kinds if (actions := internal_actions(lifecycle))}
 
-    def _types(self, kind: str) -> "KindTypes | None":
+    def _types(self, kind: str) -> KindTypes | None:
         """Return the types of a kind whose records are not shown as they are stored."""
-        types = self._kinds[kind].types if kind in self._kinds else None
+        types = self._types_of(kind)
         return types if types is not None and (types.has_secrets or types.version > 1) else None
 
     def object(self, record: Object) -> Object:
@@ -101,7 +104,7 @@ class Disclosure:
 
     def timer(self, timer: Timer, kind: str | None = None) -> Timer:
         """Return a timer as its readers may see it; if nobody knows the kind of its object, it may be of any kind."""
-        for name in self._kinds if kind is None else (kind,):
+        for name in self._privacy if kind is None else (kind,):
             if (types := self._types(name)) is not None:
                 timer = replace(timer, args=types.show_args(timer.event, timer.args))
         privacy = self._privacy.get(kind, UNKNOWN) if kind is not None else None

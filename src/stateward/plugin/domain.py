@@ -10,7 +10,7 @@ A plug-in is found by its entry point in the group `stateward.domains`, or is na
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from litestar.types import ControllerRouterHandler
 
-    from stateward.engine import Engine, Kind
+    from stateward.engine import Kind
     from stateward.lifecycle import Lifecycle
-    from stateward.plugin.runtime import DomainRuntime, ProcessContext
+    from stateward.plugin.runtime import BackgroundTask, DomainRuntime, ProcessContext
 
 KIND = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 NAME = re.compile(r"[a-z][a-z0-9]{1,30}")
@@ -36,8 +36,6 @@ RESERVED = VIEWS | {"stateward", "core", "ui", "views", "fleet"}
 PART_GROUPS = ("stateward.drivers", "stateward.lease_resources", "stateward.lease_filters")
 """The groups of entry points beside that of domains; a domain can bring such parts without entry points, too."""
 
-BackgroundTask: TypeAlias = "Callable[[Engine], Awaitable[None]]"
-Demo: TypeAlias = "Callable[[Engine], Awaitable[None]]"
 CreateRuntime: TypeAlias = "Callable[[ProcessContext], DomainRuntime]"
 
 
@@ -68,7 +66,7 @@ class DomainPlugin(Struct, frozen=True):
     create: "str | CreateRuntime" = ""
     routes: "Sequence[ControllerRouterHandler] | str" = ()
     tasks: "Sequence[BackgroundTask]" = ()  # in each process with a worker, as long as it runs
-    demo: "Demo | None" = None
+    demo: "BackgroundTask | None" = None
     parts: Mapping[str, Mapping[str, str]] = {}  # drivers and the like: module:attribute by group and name
     settings: type[Struct] | None = None  # each field is a setting NAME_FIELD
     cli: str = ""  # module:attribute of a Typer application

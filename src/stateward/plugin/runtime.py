@@ -11,7 +11,7 @@ The server creates the runtimes before the engine, because the engine needs thei
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,9 +32,10 @@ from stateward.workloads.confinement import Confinement
 if TYPE_CHECKING:  # a client of the tables alone must not wait for the web framework
     from litestar.types import ControllerRouterHandler
 
-    from stateward.plugin.domain import BackgroundTask, Demo
-
 log = logging.getLogger("stateward.plugin")
+
+BackgroundTask = Callable[[Engine], Awaitable[None]]
+"""A function that a process runs while its engine is open, such as a reconciler or a demo."""
 
 CompositeParts = Mapping[tuple[str, str], str]
 """The kind of the parts, by the composite's kind and the action: the action on a composite is done to all its parts."""
@@ -86,8 +87,8 @@ class DomainRuntime:
         kinds: Sequence[Kind],
         routes: "Sequence[ControllerRouterHandler]" = (),
         *,
-        tasks: "Sequence[BackgroundTask]" = (),
-        demo: "Demo | None" = None,
+        tasks: Sequence[BackgroundTask] = (),
+        demo: BackgroundTask | None = None,
     ) -> None:
         self.kinds = list(kinds)
         self._routes = routes

@@ -33,6 +33,7 @@ from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.client_address import ClientAddresses, read_networks
 from stateward.server.auth.middleware import AuthorizationMiddleware, bind_guards
+from stateward.server.drawings import Drawings
 from stateward.server.http.body_decoding import StrictJson
 from stateward.server.http.cross_origin import CrossOrigin, read_origins
 from stateward.server.http.fast_path import bind_fast_routes
@@ -61,7 +62,6 @@ from stateward.server.routes import (
     why_routes,
 )
 from stateward.server.routes.composite_actions import CompositeActions
-from stateward.server.routes.kind_routes import Drawings
 from stateward.server.service import ApiRequest, Service, service_of
 from stateward.server.transition_history import TransitionHistory
 from stateward.server.views import state_classes

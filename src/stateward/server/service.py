@@ -1,6 +1,6 @@
 """The parts of the application that every request uses, and the request class."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from litestar import Request
 from litestar.connection import ASGIConnection
@@ -15,15 +15,13 @@ from stateward.engine import Engine
 from stateward.plugin.registry import Plugins
 from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Authenticator
+from stateward.server.drawings import Drawings
 from stateward.server.http.security_headers import Headers
 from stateward.server.presenter import Presenter, sees_internal
 from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.transition_history import TransitionHistory
 from stateward.server.views import StateClasses
 from stateward.store.port import Reader
-
-if TYPE_CHECKING:  # kind_routes imports this module
-    from stateward.server.routes.kind_routes import Drawings
 
 AnyConnection = ASGIConnection[Any, Any, Any, Any]
 
@@ -39,7 +37,7 @@ class Service(Struct, frozen=True):
     authenticator: Authenticator
     audit: AuditLog
     state_classes: StateClasses
-    drawings: "Drawings"
+    drawings: Drawings
     headers: Headers
     composite_actions: CompositeActions
     plugins: Plugins

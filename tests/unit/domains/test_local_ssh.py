@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stateward.domains.mci.cli.local_ssh import ssh_command
-from stateward.domains.mci.cli.remote_commands import VmAccessView
+from stateward.domains.mci.cli.tumblebug_calls import VmAccessView
 
 EVIL = "-oProxyCommand=touch /tmp/no"
 

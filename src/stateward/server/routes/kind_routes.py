@@ -1,6 +1,5 @@
 """The routes of kinds: their lifecycles as data and as diagrams."""
 
-import asyncio
 from base64 import b64encode
 from collections.abc import Iterator
 from hashlib import sha256
@@ -17,37 +16,18 @@ from stateward.access.sessions import SESSION
 from stateward.engine import Engine, Kind
 from stateward.engine.protection import PROTECTION
 from stateward.errors import UnknownName
-from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.describe import describe
-from stateward.lifecycle.render import markdown, mermaid
 from stateward.lifecycle.render.svg_markup import STYLE
-from stateward.plugin.registry import Plugins
 from stateward.schemas.kind_info import KindInfo
+from stateward.server.drawings import FORMS
 from stateward.server.http.parameters import KindName
 from stateward.server.openapi.description import CONTENTS
 from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 
-SVG = "svg"
-FORMS = {SVG: "image/svg+xml", "mermaid": "text/vnd.mermaid", "markdown": "text/markdown"}
-"""The forms of diagrams, and their media types."""
-
 STYLE_HASH = f"'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'"
 """The hash by which a content policy allows the inline style of lifecycle diagrams."""
-
-
-class Drawings:
-    """Draws lifecycles in a thread, one at a time: the layout library is not thread-safe."""
-
-    def __init__(self, plugins: Plugins) -> None:
-        self._lock = asyncio.Lock()
-        self._forms = {SVG: plugins.picture_of, "mermaid": mermaid, "markdown": markdown}
-
-    async def draw(self, lifecycle: Lifecycle, form: str) -> tuple[str, str]:
-        """Return the media type and the text of a diagram."""
-        async with self._lock:
-            return FORMS[form], await asyncio.to_thread(self._forms[form], lifecycle)
 
 
 OURS = frozenset({TOKEN.kind, SESSION.kind, QUOTA.kind, PROTECTION.kind})

@@ -9,18 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import join
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
+from stateward.domains.mci.cli.tumblebug_calls import VmAccessView
 from stateward.errors import BadInput
-
-if TYPE_CHECKING:
-    from stateward.domains.mci.cli.remote_commands import VmAccessView
 
 
 def run_ssh(
     place: str,
-    access: "VmAccessView",
-    bastion: "VmAccessView | None",
+    access: VmAccessView,
+    bastion: VmAccessView | None,
     user: str | None,
     identity: Path | None,
     arguments: Sequence[str],
@@ -39,8 +36,8 @@ def run_ssh(
 
 def ssh_command(
     place: str,
-    access: "VmAccessView",
-    bastion: "VmAccessView | None",
+    access: VmAccessView,
+    bastion: VmAccessView | None,
     user: str | None,
     identity: Path | None,
     known_hosts: Path,
@@ -57,7 +54,7 @@ def ssh_command(
     return ["ssh", *options, *_login(access, user)]
 
 
-def _options(place: str, access: "VmAccessView", identity: Path | None, known_hosts: Path) -> list[str]:
+def _options(place: str, access: VmAccessView, identity: Path | None, known_hosts: Path) -> list[str]:
     checking = "yes" if access.host_key else "ask"
     own_key = [] if identity is None else ["-i", str(identity), "-o", "IdentitiesOnly=yes"]
     return [
@@ -74,7 +71,7 @@ def _options(place: str, access: "VmAccessView", identity: Path | None, known_ho
     ]
 
 
-def _login(access: "VmAccessView", user: str | None) -> list[str]:
+def _login(access: VmAccessView, user: str | None) -> list[str]:
     """Return the user and the host as arguments, neither of which ssh can take for an option."""
     name, host = user or access.vm_user_name, access.public_ip or access.private_ip
     return [*(["-l", name] if name else []), "--", host]

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec import Struct, convert, field
+from msgspec import Struct, convert
 
 from stateward.client.operation_waiter import OperationWaiter, naming_open_operations
 from stateward.client.output import NO, clean, err
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import complete_objects
 from stateward.client.url_paths import check_part, url_path
-from stateward.domains.mci.cli.tumblebug_calls import WIRE, MciReply, ask
+from stateward.domains.mci.cli.tumblebug_calls import WIRE, MciReply, VmAccessView, ask
 from stateward.domains.mci.shared_schemas import STDERR_MARK
 from stateward.errors import BadInput, count_text
 
@@ -69,18 +69,6 @@ class VmResultView(Struct, frozen=True):
     runs: list[CommandRunView] = []
     error: str = ""
     unstreamed: int = 0
-
-
-class VmAccessView(Struct, frozen=True, rename="camel"):
-    """How a VM is reached."""
-
-    vm_id: str
-    public_ip: str = field(name="publicIP", default="")
-    private_ip: str = field(name="privateIP", default="")
-    ssh_port: int = 0
-    vm_user_name: str = ""
-    bastion_vm_id: str = ""
-    host_key: str = ""
 
 
 @on_server

@@ -60,6 +60,18 @@ class Vm(Struct, frozen=True, rename="camel"):
     location: VmLocation = VmLocation()
 
 
+class VmAccessView(Struct, frozen=True, rename="camel"):
+    """How a VM is reached."""
+
+    vm_id: str
+    public_ip: str = field(name="publicIP", default="")
+    private_ip: str = field(name="privateIP", default="")
+    ssh_port: int = 0
+    vm_user_name: str = ""
+    bastion_vm_id: str = ""
+    host_key: str = ""
+
+
 class Mci(Struct, frozen=True, rename="camel"):
     """The fields of an MCI that commands show."""
 
