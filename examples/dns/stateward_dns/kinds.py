@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stateward.engine import Kind, Object, Route
+from stateward.engine import Kind, Object, Route, Rules
 from stateward_dns.guards import RRSET_LABEL, guard_record, guard_zone, record_lock_set
 from stateward_dns.handlers import RecordHandlers, ZoneHandlers
 from stateward_dns.lifecycle import RECORD, ZONE
@@ -17,7 +17,7 @@ record: Kind = Kind(
     args={"change": RecordChange},
     guard=lambda uow, request, found: guard_record(record.read_spec, uow, request, found),
     lock_set=lambda request, found: record_lock_set(record.read_spec, request, found),
-    reserved_labels=(RRSET_LABEL,),
+    rules=Rules(reserved_labels=(RRSET_LABEL,)),
     columns=("spec.zone", "spec.name", "spec.type", "spec.values", "spec.ttl"),
 )
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from stateward.access.tokens import SYSTEM
-from stateward.engine import AlreadyExists, Denied, Engine, Kind, Request
+from stateward.engine import AlreadyExists, Denied, Engine, Kind, Request, Rules
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import ADMIN, CONTROLLER, GONE, NEW, STABLE, USER, State, declare, step
 from stateward.store.filters import Page, Selector
@@ -100,7 +100,7 @@ def _adds(record: Object, *, begins: bool) -> bool:
 
 def quota_kind() -> Kind:
     """Return the kind of quotas, for an engine to know."""
-    return Kind(QUOTA, spec_actions=("change",), general=False, names_namespace=quota_key)
+    return Kind(QUOTA, spec_actions=("change",), general=False, rules=Rules(names_namespace=quota_key))
 
 
 def quota_key(ns: str) -> Key:

@@ -20,7 +20,7 @@ from stateward.engine.finish.claim_reports import Ending
 from stateward.engine.handlers import Handler, ObservedOutcome
 from stateward.engine.job import ChildOutcome, Job
 from stateward.engine.kind_builder import KindBuilder
-from stateward.engine.kinds import Kind, Route
+from stateward.engine.kinds import Kind, Route, Rules, Why
 from stateward.engine.queries import list_all
 from stateward.engine.requests import Accepted, LockRequest, Request
 from stateward.engine.snapshots import Completed, HistoryEntry, ObjectSnapshot, OperationSnapshot
@@ -78,6 +78,7 @@ __all__ = [
     "Request",
     "Retry",
     "Route",
+    "Rules",
     "Selector",
     "Sighting",
     "SignalTimedOut",
@@ -87,6 +88,7 @@ __all__ = [
     "Timer",
     "UnitOfWork",
     "Unknown",
+    "Why",
     "WorkError",
     "list_all",
     "to_json",

@@ -308,7 +308,7 @@ class Engine:
         """
         asked = await self._open_store.reader.operation(Key(ns, op))
         is_open = asked is not None and asked.kind in self.kinds and asked.status not in ENDED_STATUSES
-        if asked is not None and is_open and (action := self.kinds.of(asked).cancel_action):
+        if asked is not None and is_open and (action := self.kinds.of(asked).rules.cancel_action):
             self.kinds.require_interference(asked, actor)
             await self.act(ns, asked.object, action, actor=actor or USER, who=who)
             return asked

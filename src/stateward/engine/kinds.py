@@ -80,42 +80,55 @@ class Route(Struct, frozen=True):
 ANYWHERE = Route()
 
 
+class Rules(Struct, frozen=True, kw_only=True):
+    """What can be done with the objects of a kind, beyond what its table says."""
+
+    cancels: bool | Collection[str] = True  # its operations can be cancelled; or only those of these actions
+    cancel_action: str = ""  # the action on an object that cancels its operation, where that is not the engine's work
+    delegated: Collection[str] = ()  # actions that operations on other objects carry out, and that need no handler
+    removal_actions: Collection[str] = ("delete",)  # that count as removals, wherever their rows lead
+    removes_below: Collection[str] = ()  # actions that also remove what is below the object, which can be protected
+    reserved_labels: Collection[str] = ()  # by which its domain finds its objects, and which nobody else may change
+    names_namespace: Callable[[str], Key] | None = None  # returns the object by which a namespace exists
+
+
+class Why(Struct, frozen=True, kw_only=True):
+    """What `why` finds out about the objects of a kind, beyond what the engine knows."""
+
+    party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
+    part_of: Callable[[Object], str] | None = None  # returns what an object is part of, where that is not its parent
+    has_alerts: bool = False  # its objects have alerts in their status
+    fault: Callable[[Object], str] = lambda _object: ""  # returns what its status says is wrong, besides its `error`
+    unhealthy_parts: Callable[[Object], Sequence[Selector]] = lambda _object: ()  # selects what made it unhealthy
+
+
 class Kind(Struct, eq=False):
-    """A lifecycle with its handlers (by action), its route, its guard with the lock set, and its end hook."""
+    """A lifecycle with everything that a domain adds to it."""
 
     lifecycle: Lifecycle
-    handlers: dict[str, Handler] = field(default_factory=dict)  # bounded by: the actions of a kind
+    handlers: dict[str, Handler] = field(default_factory=dict)  # by action; bounded by: the actions of a kind
+    # Hooks: code of the domain inside the engine's transactions.
     route: Callable[[Object, str], Route] = lambda _object, _action: ANYWHERE
     guard: Guard | None = None
     lock_set: LockSet | None = None
     on_end: EndHook | None = None
-    cancels: bool | Collection[str] = True  # its operations can be cancelled; or only those of these actions
-    cancel_action: str = ""  # the action on an object that cancels its operation, where that is not the engine's work
-    reserved_labels: Collection[str] = ()  # by which its domain finds its objects, and which nobody else may change
-    privacy: Privacy = PUBLIC  # the parts of its records that not everybody sees
-    general: bool = True  # the general API may create its objects, for actors that its table allows
-    made_by: str = ""  # the command that creates its objects, if the general API may not
-    party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
-    part_of: Callable[[Object], str] | None = None  # returns what an object is part of, where that is not its parent
-    has_alerts: bool = False  # its objects have alerts in their status, which `why` tells
-    fault: Callable[[Object], str] | None = None  # returns what its status says is wrong with it, beside `error`
-    unhealthy_parts: Callable[[Object], Sequence[Selector]] | None = (
-        None  # selects the parts that have made it unhealthy
-    )
+    # Types: what specs and arguments look like.
     spec: type[Struct] | None = None  # the type of its specs; any JSON without one
     spec_actions: Collection[str] = ()  # the actions that may replace the spec of an existing object
     spec_version: int = 1  # counts changes of the type that old specs do not fit
     upgrade: Upgrade | None = None  # returns a spec of an earlier version in the present one
     args: Mapping[str, type[Struct]] = {}  # the types of arguments, by action; those of handlers are added
-    names_namespace: Callable[[str], Key] | None = None  # returns the object by which a namespace exists
+    # Who can create its objects and see them, and what they are told.
+    general: bool = True  # the general API may create its objects, for actors that its table allows
+    made_by: str = ""  # the command that creates its objects; the general API may not
+    privacy: Privacy = PUBLIC  # the parts of its records that not everybody sees
     columns: Sequence[str] = ()  # the fields that a list of its objects shows: `spec.address`, `labels.team`
-    delegated: Collection[str] = ()  # actions that operations on other objects carry out, and that need no handler
-    removal_actions: Collection[str] = ("delete",)  # that count as removals, wherever their rows lead
-    removes_below: Collection[str] = ()  # actions that also remove what is below the object, which can be protected
+    rules: Rules = Rules()
+    why: Why = Why()
     types: KindTypes | None = None  # made of `spec` and `args`
 
     def __post_init__(self) -> None:
-        self.reserved_labels = frozenset(self.reserved_labels)
+        self.general = self.general and not self.made_by
         self.args = dict(self.args)
         self.spec_actions = frozenset(self.spec_actions)
         for action in (*self.args, *self.spec_actions):
@@ -136,7 +149,8 @@ class Kind(Struct, eq=False):
 
     def can_cancel(self, action: str) -> bool:
         """Tell whether the operations of an action can be cancelled."""
-        return self.cancels if isinstance(self.cancels, bool) else action in self.cancels
+        cancels = self.rules.cancels
+        return cancels if isinstance(cancels, bool) else action in cancels
 
     @property
     def creating_actions(self) -> list[str]:
@@ -172,9 +186,8 @@ class Kind(Struct, eq=False):
     def missing_handlers(self) -> list[str]:
         """Return the actions of workers that have no handler; another party may carry out a request."""
         ours = (row.event for row in self.lifecycle.rows if row.meaning in (Meaning.ACTION, Meaning.HIDDEN))
-        return [
-            action for action in dict.fromkeys(ours) if action not in self.handlers and action not in self.delegated
-        ]
+        elsewhere = self.rules.delegated
+        return [name for name in dict.fromkeys(ours) if name not in self.handlers and name not in elsewhere]
 
     def read_spec(self, record: Object) -> Any:  # noqa: ANN401 - the kind's struct, or any JSON
         """Return the spec of a stored object: in the present version if the kind has a type of specs, or any JSON."""
@@ -190,7 +203,7 @@ class Kind(Struct, eq=False):
         If the creation of objects is to end in a final state, they are runs, such as deploys: only the end of their
         record is a removal.
         """
-        if action in self.removal_actions:
+        if action in self.rules.removal_actions:
             return True
         end, created = self.lifecycle.state(end), self.lifecycle.allowed[self.lifecycle.initial]
         return is_end(self.lifecycle, end) and (
@@ -257,6 +270,11 @@ class Kinds:
             return self._kinds[name]
         except KeyError:
             raise UnknownName("kind", name, self._kinds) from None
+
+    def why(self, kind: str) -> Why:
+        """Return what `why` finds out about a kind; nothing if this process does not know it."""
+        known_kind = self._kinds.get(kind)
+        return Why() if known_kind is None else known_kind.why
 
     def types(self, kind: str) -> KindTypes | None:
         """Return the declared types of a kind, if it has some, and if this process knows it."""

@@ -120,7 +120,7 @@ async def require_unprotected(uow: UnitOfWork, kinds: Kinds, request: Request, r
     if request.parent is None:
         if request.actor in PEOPLE:
             await require_no_flag(uow, request.action, record)
-            if request.action in kind.removes_below:
+            if request.action in kind.rules.removes_below:
                 below = await uow.peek_selected(Selector(record.ns, parent=(record.id,)))
                 await require_no_flag_in(uow, request.action, record.key, below)
         return

@@ -20,6 +20,7 @@ from stateward.engine import (
     OperationFailed,
     OperationTimedOut,
     Permanent,
+    Rules,
     UnitOfWork,
 )
 from stateward.engine.tracebacks import LONGEST_TRACEBACK
@@ -111,7 +112,7 @@ async def test_an_operation_whose_handler_does_not_stop_at_its_deadline_ends_wit
     new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker, "STUBBORN_GRACE_S", 0.2)
-    kind, is_over = bell_kind(delegated=("ring", "polish", "melt")), asyncio.Event()
+    kind, is_over = bell_kind(rules=Rules(delegated=("ring", "polish", "melt"))), asyncio.Event()
 
     async def ignore_all(job: Job) -> None:
         while not is_over.is_set():
@@ -134,7 +135,7 @@ async def test_missing_handlers_are_told_when_the_engine_is_entered() -> None:
 
 
 async def test_a_kind_whose_actions_are_carried_out_elsewhere_needs_no_handlers() -> None:
-    async with Engine(open_store(":memory:"), [bell_kind(delegated=("ring", "polish", "melt"))]):
+    async with Engine(open_store(":memory:"), [bell_kind(rules=Rules(delegated=("ring", "polish", "melt")))]):
         pass
 
 
@@ -148,7 +149,7 @@ async def test_a_handler_that_blocks_the_loop_is_reported_with_its_line(
 ) -> None:
     monkeypatch.setattr(loop_watchdog, "PROBE_INTERVAL_S", 0.01)
     monkeypatch.setattr(loop_watchdog, "BLOCKED_AFTER_S", 0.3)
-    kind, reported = bell_kind(delegated=("polish", "melt")), threading.Event()
+    kind, reported = bell_kind(rules=Rules(delegated=("polish", "melt"))), threading.Event()
 
     @kind.handles("ring")
     async def ring(job: Job) -> None:
@@ -171,7 +172,7 @@ async def test_a_handler_that_blocks_the_loop_is_reported_with_its_line(
 
 
 async def test_a_handler_that_waits_does_not_block_the_loop(caplog: pytest.LogCaptureFixture) -> None:
-    kind, waits, goes_on = bell_kind(delegated=("polish", "ring")), asyncio.Event(), asyncio.Event()
+    kind, waits, goes_on = bell_kind(rules=Rules(delegated=("polish", "ring"))), asyncio.Event(), asyncio.Event()
 
     @kind.handles("melt")
     async def melt(job: Job) -> None:

@@ -7,7 +7,7 @@ from typing import Unpack
 import pytest
 from msgspec.structs import replace
 
-from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, UnitOfWork
+from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, Rules, UnitOfWork
 from stateward.engine.errors import NotFound, Occupied, Protected
 from stateward.engine.protection import protection_kind
 from stateward.engine.requests import RequestOptions
@@ -228,7 +228,7 @@ def crates(gate: asyncio.Event) -> Kind:
         failed = [one for one in await job.children("inner") if one.status is not Status.SUCCEEDED]
         return Ending("left" if denied or failed else "gone", CONTROLLER)
 
-    return Kind(CRATE, {"empty": Handler(empty)}, removes_below=("empty",))
+    return Kind(CRATE, {"empty": Handler(empty)}, rules=Rules(removes_below=("empty",)))
 
 
 async def test_an_object_is_not_removed_that_takes_a_protected_one_along(new_store: Callable[[], Store]) -> None:

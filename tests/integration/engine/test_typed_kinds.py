@@ -8,7 +8,7 @@ import pytest
 from msgspec import Meta, Struct
 from rich.pretty import pretty_repr
 
-from stateward.engine import Engine, Handler, Job, Kind, Permanent, Request
+from stateward.engine import Engine, Handler, Job, Kind, Permanent, Request, Rules
 from stateward.engine.external_reports import ExternalReport
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput, StatewardError
@@ -286,7 +286,7 @@ async def test_secrets_in_arguments_are_stored_until_the_operation_ends(
 
 
 async def test_secrets_in_the_arguments_of_a_cancelled_operation_are_masked(new_store: Callable[[], Store]) -> None:
-    kind = Kind(RECORD, delegated=RECORD.actions)
+    kind = Kind(RECORD, rules=Rules(delegated=RECORD.actions))
     kind.handles("create", args=Change)(RecordWork().work)
     async with Engine(new_store(), [kind], works=False) as engine:
         accepted = await engine.create("ns", "www", RECORD.kind, args={"token": "t0k3n"})
@@ -296,7 +296,7 @@ async def test_secrets_in_the_arguments_of_a_cancelled_operation_are_masked(new_
 
 
 async def test_a_type_of_arguments_that_is_declared_late_counts(new_store: Callable[[], Store]) -> None:
-    work, kind = RecordWork(), Kind(RECORD, delegated=RECORD.actions)
+    work, kind = RecordWork(), Kind(RECORD, rules=Rules(delegated=RECORD.actions))
     async with Engine(new_store(), [kind]) as engine:
         kind.handles("create", args=Change)(work.work)
         with pytest.raises(BadInput, match=r"args.ttl"):

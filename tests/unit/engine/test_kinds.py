@@ -1,7 +1,7 @@
 import pytest
 
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
-from stateward.engine import Handler, Kind
+from stateward.engine import Handler, Kind, Rules
 from stateward.engine.kinds import Kinds
 from stateward.engine.privacy import Privacy
 from stateward.errors import BadInput, UnknownName
@@ -22,12 +22,7 @@ def test_a_kind_with_other_handlers_is_the_same_in_all_else() -> None:
         """Do nothing."""
 
     privacy = Privacy(texts=True)
-    kind = Kind(VM, cancels=False, reserved_labels=("name",), privacy=privacy)
+    kind = Kind(VM, rules=Rules(cancels=False, reserved_labels=("name",)), privacy=privacy)
     other = kind.with_handlers({"deploy": Handler(run)})
     assert (kind.handlers, list(other.handlers)) == ({}, ["deploy"])
-    assert (other.name, other.cancels, other.reserved_labels, other.privacy) == (
-        "ovc.vm",
-        False,
-        frozenset({"name"}),
-        privacy,
-    )
+    assert (other.name, other.rules, other.privacy) == ("ovc.vm", kind.rules, privacy)

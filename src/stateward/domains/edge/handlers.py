@@ -52,7 +52,7 @@ from stateward.domains.edge.policy.cluster_release import free_clusters_of_gone_
 from stateward.domains.edge.records.instance_record import end_operation
 from stateward.domains.edge.references import referenced_records
 from stateward.domains.edge.settings import EdgeSettings
-from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Temporary
+from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Rules, Temporary, Why
 from stateward.engine.kinds import Party
 from stateward.engine.requests import Creation
 from stateward.engine.unit_of_work import UnitOfWork
@@ -97,7 +97,9 @@ class Handlers:
         }
         cloudlet["maintain"] = Handler(enter_maintenance)
         on_end = partial(on_instance_end, idle_s=settings.idle)
-        kind = partial(Kind, cancels=False, party=responsible_agent, has_alerts=True, spec_actions=("update",))
+        why = Why(party=responsible_agent, has_alerts=True)
+        of_app = replace(why, part_of=cluster_of)
+        kind = partial(Kind, rules=Rules(cancels=False), why=why, spec_actions=("update",))
         return [
             kind(
                 with_deadlines(CLUSTERINST, settings),
@@ -106,13 +108,13 @@ class Handlers:
                 lock_set=referenced_records,
                 on_end=on_end,
             ),
-            kind(with_deadlines(APPINST, settings), app, guard=guard_app, part_of=cluster_of, on_end=on_end),
+            kind(with_deadlines(APPINST, settings), app, guard=guard_app, on_end=on_end, why=of_app),
             kind(
                 with_deadlines(CLOUDLET, settings),
                 cloudlet,
                 guard=guard_cloudlet,
                 on_end=on_cloudlet_end,
-                cancels=("maintain",),
+                rules=Rules(cancels=("maintain",)),
                 spec_actions=("create", "change"),
             ),
         ]

@@ -27,7 +27,7 @@ from stateward.domains.leases.service import LeaseService
 from stateward.domains.leases.settings import Settings
 from stateward.domains.leases.timers import PENDING_EVENTS, pending_timers
 from stateward.domains.leases.update import end_update
-from stateward.engine import Engine, Handler, Job, Kind, Request
+from stateward.engine import Engine, Handler, Job, Kind, Request, Rules, Why
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.plugin.runtime import DomainRuntime, ExpectedChange, ProcessContext
 from stateward.store.changes import Ended
@@ -101,8 +101,8 @@ class LeasesRuntime(DomainRuntime):
                 guard=guard,
                 lock_set=guard.lock_set,
                 on_end=LeaseEndHook(self._resources, ended),
-                cancels=False,
-                fault=describe_reservation_errors,
+                rules=Rules(cancels=False),
+                why=Why(fault=describe_reservation_errors),
                 spec_actions=("update",),
             ),
             Kind(RESERVATION, general=False),

@@ -66,7 +66,7 @@ async def change_labels(
     if record is None or record.removed:
         raise NotFound(*key)
     labels = labels_of(record)
-    present, reserved = {**msgspec.json.decode(record.labels), **labels}, kinds.of(record).reserved_labels
+    present, reserved = {**msgspec.json.decode(record.labels), **labels}, kinds.of(record).rules.reserved_labels
     given: Labels = {}
     for name, value in [*added.items(), *((name, None) for name in removed)]:
         if not (name.startswith(SYSTEM_PREFIX) or name in reserved or name == PROTECTED_LABEL):

@@ -45,7 +45,7 @@ from stateward.domains.mci.remote.vm_shells import VmShells
 from stateward.domains.mci.service import GROUP_ACTIONS, Service, gives_up_creation
 from stateward.domains.mci.settings import MciSettings
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.engine import Engine, Kind, Request
+from stateward.engine import Engine, Kind, Request, Rules
 from stateward.engine.kinds import Guard
 from stateward.engine.privacy import PUBLIC, Privacy
 from stateward.lifecycle import Lifecycle
@@ -220,5 +220,5 @@ def _record(lifecycle: Lifecycle, guard: Guard | None) -> Kind:
         privacy=privacy,
         general=general,
         made_by=COMMANDS.get(lifecycle.kind, ""),
-        names_namespace=namespace_key if lifecycle is NAMESPACE else None,
+        rules=Rules(names_namespace=namespace_key if lifecycle is NAMESPACE else None),
     )

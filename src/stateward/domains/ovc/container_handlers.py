@@ -13,7 +13,7 @@ from stateward.domains.ovc.model import cloudspace_seen, read_seen, vm_seen
 from stateward.domains.ovc.nodes import NodeRegistry, Power
 from stateward.domains.ovc.proof import Run, run_until_deadline
 from stateward.domains.ovc.storage_handlers import do_nothing, report_done
-from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Rules
 from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER, Lifecycle
@@ -23,7 +23,7 @@ from stateward.store.records import Object, to_json
 CHILD_KINDS = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
 """The kinds of children in the order in which they are removed: VMs before the images that they use."""
 
-REMOVALS = ("delete", "destroy")
+REMOVALS = Rules(removes_below=("delete", "destroy"))
 """The actions that remove what is below their object, too."""
 
 OUT = frozenset({"DELETED", "TOBEDELETED", "DESTROYED"})
@@ -43,7 +43,7 @@ class ContainerHandlers:
             action: Handler(self._apply_to_children, cancelled=self._observe_cancelled)
             for action in ("delete", "restore", "destroy")
         }
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, removes_below=REMOVALS)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, rules=REMOVALS)
 
     def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of cloudspaces, with its handlers."""
@@ -64,7 +64,7 @@ class ContainerHandlers:
             "destroy": Handler(self._take_down, cancelled=self._observe_cancelled),
             "place firewall": Handler(walls.place, cancelled=walls.observe_placement),
         }
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, removes_below=REMOVALS)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, rules=REMOVALS)
 
     async def _take_down(self, job: Job) -> None:
         await self._apply_to_children(job)

@@ -67,7 +67,7 @@ class OvcVmHandlers:
             action: Handler(run_until_deadline(run, self._observe), self._observe) for action, run in runs.items()
         }
         handlers["migrate"] = Handler(self._migrate, self._observe_move)
-        return Kind(lifecycle, handlers, route_of, guard, lock_set, on_end, general=False, removes_below=REMOVALS)
+        return Kind(lifecycle, handlers, route_of, guard, lock_set, on_end, general=False, rules=REMOVALS)
 
     # --- power -------------------------------------------------------------------------------------------------------
 

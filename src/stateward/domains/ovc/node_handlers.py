@@ -15,7 +15,7 @@ from stateward.domains.ovc.guards.node_guard import vm_action
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, VM, OvcVmState
 from stateward.domains.ovc.model import DepartedVm, NodeFacts, NodeReport, PlacementSeen, cloudspace_seen, node_seen
 from stateward.domains.ovc.nodes import NodeRegistry
-from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Why
 from stateward.engine.kinds import EndHook, Guard
 from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
@@ -42,9 +42,8 @@ class NodeHandlers:
             "enable": Handler(self._enable, cancelled=self._observe_cancelled),
             "decommission": Handler(self._decommission, cancelled=self._observe_cancelled),
         }
-        return Kind(
-            lifecycle, handlers, guard=guard, on_end=on_end, general=False, fault=lambda node: node_seen(node).trouble
-        )
+        why = Why(fault=lambda node: node_seen(node).trouble)
+        return Kind(lifecycle, handlers, guard=guard, on_end=on_end, general=False, why=why)
 
     async def _observe_cancelled(self, job: Job) -> ObservedOutcome | Ending:
         return await observe_cancelled(job, self._nodes.reader)

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from stateward.aio.supervise import background
 from stateward.domains.ovc.container_handlers import ContainerHandlers
 from stateward.domains.ovc.demo import OvcDemo
@@ -64,7 +66,7 @@ class OvcRuntime(DomainRuntime):
             NodeHandlers(self.nodes).kind(by[NODE.kind], guard_node, on_end),
         ]
         for kind in kinds:
-            kind.reserved_labels, kind.privacy = NAME_LABELS, PRIVACY.get(kind.name, PUBLIC)
+            kind.rules, kind.privacy = replace(kind.rules, reserved_labels=NAME_LABELS), PRIVACY.get(kind.name, PUBLIC)
         super().__init__([hide_nodes_in_errors(kind, self.nodes) for kind in kinds])
 
     @cached_property

@@ -5,7 +5,7 @@ from typing import Any
 
 from stateward.domains.ovc.model import DiskSpec, ImageSpec, disk_seen, file_name, read_spec, vm_seen
 from stateward.domains.ovc.nodes import AttachedDisk, DiskStore, Hypervisor, NodeRegistry
-from stateward.engine import Handler, Job, Kind, ObservedOutcome
+from stateward.engine import Handler, Job, Kind, ObservedOutcome, Rules
 from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key
@@ -35,8 +35,8 @@ class DiskHandlers:
             "destroy": self._destroy,
         }
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
-        of_vms = ("assign", "attach", "detach")  # a VM's operation moves its disks
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=False, delegated=of_vms)
+        of_vms = Rules(delegated=("assign", "attach", "detach"))  # a VM's operation moves its disks
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=False, rules=of_vms)
 
     async def _create(self, job: Job) -> None:
         await self._disk_store.create(file_name(job.claim.object), read_spec(job.claim.object, DiskSpec).gib)

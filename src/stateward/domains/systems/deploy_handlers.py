@@ -50,7 +50,7 @@ from stateward.domains.systems.model import (
 )
 from stateward.domains.systems.object_ids import job_id, path_of, pool_id, service_id, system_of
 from stateward.domains.systems.service_handlers import UNDO
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request, Rules
 from stateward.engine.errors import Protected
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
@@ -83,11 +83,14 @@ class DeployHandlers:
             lock_set=lock_system,
             on_end=drop_lock_timer,
             spec_actions=("forget",),
-            cancels=False,
+            rules=Rules(cancels=False),
             general=False,
         )
         deploy, teardown = {"deploy": Handler(self.deploy)}, {"teardown": Handler(self.teardown)}
-        return [kind(DEPLOY, deploy, privacy=SECRET_ENV, cancel_action="cancel"), kind(TEARDOWN, teardown)]
+        return [
+            kind(DEPLOY, deploy, privacy=SECRET_ENV, rules=Rules(cancels=False, cancel_action="cancel")),
+            kind(TEARDOWN, teardown),
+        ]
 
     async def deploy(self, job: Job) -> Ending:
         """Deploy a definition."""

@@ -12,7 +12,7 @@ from stateward.domains.systems.job_run import run_job
 from stateward.domains.systems.lifecycle import ENDED_RUN, JOB, JOBRUN, OPEN_RUN
 from stateward.domains.systems.model import SECRET_ENV, DesiredJob, JobRunSeen, seen_of, spec_of
 from stateward.domains.systems.object_ids import job_of, path_of, system_of
-from stateward.engine import Denied, Ending, Handler, Job, Kind, Temporary
+from stateward.engine import Denied, Ending, Handler, Job, Kind, Rules, Temporary
 from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER
 from stateward.store.filters import JournalFilter
@@ -52,8 +52,7 @@ class JobHandlers:
             lock_set=guards.lock_job,
             spec_actions=("forget",),
             privacy=SECRET_ENV,
-            cancels=False,
-            cancel_action="cancel",
+            rules=Rules(cancels=False, cancel_action="cancel"),
             general=False,
         )
         return [job, run]

@@ -29,7 +29,7 @@ from stateward.domains.systems.rollout import (
     next_step,
     progress_score,
 )
-from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Why
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
 from stateward.store.records import Object, to_json
@@ -101,16 +101,14 @@ class ServiceHandlers:
                 guard=refuse_second_spec,
                 spec_actions=CHANGING,
                 privacy=SECRET_ENV,
-                general=False,
                 made_by=DEPLOY_COMMAND,
-                fault=instances_fault,
+                why=Why(fault=instances_fault),
             ),
             Kind(
                 NODEPOOL,
                 {**dict.fromkeys(events, size), "delete": Handler(self.drop)},
                 guard=refuse_second_spec,
                 spec_actions=CHANGING,
-                general=False,
                 made_by=DEPLOY_COMMAND,
             ),
         ]

@@ -19,7 +19,7 @@ from stateward.domains.systems.lifecycle import (
 )
 from stateward.domains.systems.model import SystemLocation
 from stateward.domains.systems.retention import ChangeRetention
-from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Temporary
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Rules, Temporary, Why
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.kinds import Party
 from stateward.engine.unit_of_work import UnitOfWork
@@ -59,9 +59,8 @@ class SystemHandlers:
             SYSTEM,
             handlers,
             guard=self.guard,
-            removes_below=("delete",),
-            party=_service_controller,
-            unhealthy_parts=_unhealthy_parts,
+            rules=Rules(removes_below=("delete",)),
+            why=Why(party=_service_controller, unhealthy_parts=_unhealthy_parts),
         )
 
     async def guard(self, uow: UnitOfWork, request: Request, system: Object) -> None:

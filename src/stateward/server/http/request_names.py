@@ -90,7 +90,7 @@ class RequestNames:
         raise UnknownName("namespace", ns, sorted({DEFAULT_NAMESPACE, *known}))
 
     async def _is_registered(self, ns: str) -> bool:
-        keys = [kind.names_namespace(ns) for kind in self._engine.kinds if kind.names_namespace is not None]
+        keys = [name(ns) for kind in self._engine.kinds if (name := kind.rules.names_namespace) is not None]
         records = await self._engine.store.reader.objects(keys)
         return any(not record.removed for record in records.values())
 

@@ -400,7 +400,7 @@ async def replace_labels(
     if version is not None and version != record.version:
         raise VersionMismatch(record.id, version, record.version)
     former: dict[str, str] = msgspec.json.decode(record.labels)
-    for name in sorted(kinds.of(record).reserved_labels):
+    for name in sorted(kinds.of(record).rules.reserved_labels):
         if name in former and labels.get(name) != former[name]:
             raise BadInput("labels", labels, f"labels with {name}={former[name]}, by which its domain finds it")
         if name in labels and name not in former:

@@ -163,14 +163,11 @@ class QueueInspection(Struct, frozen=True):
         """Return the external party that carries out an operation; None if a worker of ours does."""
         if operation is None or not (work.remote or work.is_parked):
             return None
-        reader, kinds = self.service.reader, self.service.engine.kinds
-        find_party = kinds.of(operation).party if operation.kind in kinds else None
-        if not work.remote and (find_party is None or record is None):
-            return None
+        find_party = self.service.engine.kinds.why(operation.kind).party
         if find_party is None or record is None:
-            return ExternalParty()
+            return ExternalParty() if work.remote else None
         party = find_party(record)
-        site = await reader.object(Key(work.ns, party.object))
+        site = await self.service.reader.object(Key(work.ns, party.object))
         absent = site if site is not None and site.state in party.absent else None
         return ExternalParty(party.name, absent)
 
@@ -215,10 +212,8 @@ def _idle_text(look: QueueInspection, record: Object, error: str, possible: Sequ
 
 async def _error(request: ApiRequest, record: Object) -> str:
     """Return what is wrong with an object: what its record says, and the parts that have made it unhealthy."""
-    kinds, own = request.service.engine.kinds, _own_error(request, record)
-    select_parts = kinds.of(record).unhealthy_parts if record.kind in kinds else None
-    said: list[str] = []
-    for selected in () if select_parts is None else select_parts(record):
+    own, said = _own_error(request, record), list[str]()
+    for selected in request.service.engine.kinds.why(record.kind).unhealthy_parts(record):
         for part in await request.service.reader.list_objects(selected, Page(None, MAX_UNHEALTHY_PARTS + 1)):
             why = _own_error(request, part)
             said.append(f"{part.id} is {part.state}: {why}" if why else f"{part.id} is {part.state}")
@@ -228,15 +223,13 @@ async def _error(request: ApiRequest, record: Object) -> str:
 
 def _own_error(request: ApiRequest, record: Object) -> str:
     """Return what the record of an object says is wrong with it, as far as its reader may see it."""
-    kinds, shown = request.service.engine.kinds, request.presenter.disclosure.object(record)
-    describe_fault = kinds.of(record).fault if record.kind in kinds else None
-    return shown.error or ("" if describe_fault is None else describe_fault(shown))
+    shown = request.presenter.disclosure.object(record)
+    return shown.error or request.service.engine.kinds.why(record.kind).fault(shown)
 
 
 def _alerts(look: QueueInspection, record: Object) -> str:
     """Return the alerts of the object."""
-    kinds = look.service.engine.kinds
-    has_alerts = record.kind in kinds and kinds.of(record).has_alerts
+    has_alerts = look.service.engine.kinds.why(record.kind).has_alerts
     return "".join(f"; alert: {alert.name}, {alert.reason}" for alert in (alerts_of(record) if has_alerts else ()))
 
 
@@ -287,8 +280,7 @@ async def _parents(request: ApiRequest, record: Object) -> list[ParentView]:
 
 async def _above(request: ApiRequest, record: Object) -> Object | None:
     """Return the object that an object is part of, as its kind says, or else its parent."""
-    kinds = request.service.engine.kinds
-    part_of = kinds.of(record).part_of if record.kind in kinds else None
+    part_of = request.service.engine.kinds.why(record.kind).part_of
     for name in (part_of and part_of(record), record.parent):
         above = await request.service.reader.object(Key(record.ns, name)) if name else None
         if above is not None and not above.removed:

@@ -33,7 +33,7 @@ from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.domains.mci.provider.vm_waiting import ClientOf, GrantedClientOf, wait_for_evidence, watch_vm_call
 from stateward.domains.mci.remote.host_key_pins import BASTION_LABEL, HOST_KEY_LABEL
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary, Unknown
-from stateward.engine.kinds import Guard
+from stateward.engine.kinds import Guard, Rules
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.plugin.outcomes import raise_for_outcome
 from stateward.store.records import Object, to_json
@@ -94,7 +94,7 @@ class CloudVmHandlers:
             guard=guard,
             lock_set=mci_lock_set,
             on_end=drop_subgroup_on_end,
-            reserved_labels=VM_LABELS,
+            rules=Rules(reserved_labels=VM_LABELS),
         )
 
     async def _create(self, job: Job) -> Ending:

@@ -51,9 +51,7 @@ class CommandHandlers:
         """Return the kind of commands with its handler."""
         handler = Handler(self._run, cancelled=self._end_cancelled, args=model.CommandInput)
         made_by = "`stateward mci exec MCI -- COMMAND`"
-        return Kind(
-            COMMAND, {"run": handler}, _route, guard=guard, spec=model.CommandSpec, general=False, made_by=made_by
-        )
+        return Kind(COMMAND, {"run": handler}, _route, guard=guard, spec=model.CommandSpec, made_by=made_by)
 
     async def _run(self, job: Job) -> Ending:
         spec, given = model.command_of(job.claim.object), job.args

@@ -18,7 +18,7 @@ from stateward.domains.mci.handlers.prerequisites import Prerequisites, with_pre
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.remote.vm_shells import VmShells
-from stateward.engine import Ending, Handler, Job, Kind, Request
+from stateward.engine import Ending, Handler, Job, Kind, Request, Rules, Why
 from stateward.engine.kinds import Guard
 from stateward.engine.queries import list_all
 from stateward.engine.requests import Creation
@@ -67,15 +67,14 @@ class MciHandlers:
         }
         handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._roll_up) | {"terminate": self._terminate}
         made = {action: Handler(run, cancelled=self._end_cancelled) for action, run in handlers.items()}
-        removal_actions = ("delete", "scale in", "refine", "deregister")
+        removals = ("delete", "scale in", "refine", "deregister")
         return Kind(
             MCI,
             made,
             guard=guard,
             spec_actions=("scale out",),
-            removal_actions=removal_actions,
-            removes_below=("delete",),
-            unhealthy_parts=_unhealthy_vms,
+            rules=Rules(removal_actions=removals, removes_below=("delete",)),
+            why=Why(unhealthy_parts=_unhealthy_vms),
         )
 
     # --- creating ----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from stateward.drivers import (
     RefusalReason,
     ResourceKind,
 )
-from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Rules, Temporary
 from stateward.engine.kinds import Guard
 from stateward.plugin.outcomes import raise_for_outcome
 from stateward.store.records import Key, Object, to_json
@@ -52,7 +52,7 @@ class ResourceHandlers:
                 self._handlers(resource_type, make[resource_type]),
                 _route,
                 complete(guards[resource_type]),
-                reserved_labels=(model.MADE_FOR, model.SHARED, OWNED_BY),
+                rules=Rules(reserved_labels=(model.MADE_FOR, model.SHARED, OWNED_BY)),
                 spec_actions={"describe", "reshape"} & set(lifecycle.events),
             )
             for resource_type, lifecycle in model.RESOURCE_LIFECYCLES.items()

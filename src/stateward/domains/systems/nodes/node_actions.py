@@ -10,7 +10,7 @@ from stateward.domains.systems.model import SECRET_ENV
 from stateward.domains.systems.nodes.node_model import NODE_LABEL, NodeStatus, SystemNodeSpec, node_status
 from stateward.domains.systems.nodes.placement_records import ROOM_STATES
 from stateward.domains.systems.object_ids import checked_name
-from stateward.engine import Accepted, Engine, Kind, NotFound, Request
+from stateward.engine import Accepted, Engine, Kind, NotFound, Request, Rules, Why
 from stateward.engine.alerts import save_alerts
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.schemas.caller import Caller
@@ -45,10 +45,10 @@ async def guard_node(uow: UnitOfWork, request: Request, node: Object) -> Request
 
 def node_kinds() -> list[Kind]:
     """Return the kinds of nodes and of the instances on them."""
-    made_by = "stateward system node register"
+    made_by, why = "stateward system node register", Why(has_alerts=True)
     return [
-        Kind(NODE, guard=guard_node, cancels=False, general=False, made_by=made_by, has_alerts=True),
-        Kind(INSTANCE, privacy=SECRET_ENV, general=False, reserved_labels=(NODE_LABEL,)),
+        Kind(NODE, guard=guard_node, made_by=made_by, rules=Rules(cancels=False), why=why),
+        Kind(INSTANCE, privacy=SECRET_ENV, general=False, rules=Rules(reserved_labels=(NODE_LABEL,))),
     ]
 
 

@@ -62,7 +62,6 @@ def secret_kind(keys: KeyRing) -> Kind:
         guard=partial(guard_secret, keys),
         privacy=SEALED_VALUE,
         spec=SecretSpec,
-        general=False,
         made_by="the command stateward system secret create",
     )
 
