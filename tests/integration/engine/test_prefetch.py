@@ -132,7 +132,7 @@ async def test_a_spare_does_not_begin_in_a_place_that_nobody_before_it_has_left(
     await yard.say(told(first, Ending()))  # without a word of its successor: the place may be another's
     await yard.engine.create("ns", "stray", PUMP.kind, "build")
     await yard.engine.store.transact(lambda tx: claim(tx, yard.engine.kinds, ME, 10))
-    begun = {spare.work.key: RunningOperation(spare, predecessors=(first.work.key,))}
+    begun = {spare.work.key: RunningOperation(spare, 0.0, predecessors=(first.work.key,))}
     await yard.engine.store.transact(lambda tx: reconcile_owned_work(tx, ME.id, begun.__contains__, begun.get))
     stray, work = await yard.work("stray"), await yard.work("p2")
     assert stray is not None

@@ -9,6 +9,7 @@ from math import inf
 from random import Random
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.aio.backoff import MAX_DELAY_S, backoff_delay
@@ -178,25 +179,17 @@ def _cancel_requests() -> int:
 StopReason = Literal["", "fenced", "cancelled", "lost"]
 
 
-class RunningOperation:
-    """A running operation: its claim, its task, and why the task was cancelled, if it was.
+class RunningOperation(Struct, eq=False):
+    """A running operation: its claim, its task, and why the task was cancelled, if it was."""
 
-    predecessors   operations whose slot this prefetched one has taken over, until one of their reports is committed
-    slot_released  it no longer counts against the lane
-    orphaned       no report was committed: the claim has to be reconciled with the store
-    given_up_at    the time of the loop at which its handler must have ended, long after the deadline
-    """
-
-    __slots__ = ("claim", "given_up_at", "orphaned", "predecessors", "slot_released", "stop_reason", "task")
-
-    def __init__(self, claim: Claim, predecessors: tuple[Key, ...]) -> None:
-        self.claim = claim
-        self.predecessors = predecessors
-        self.task: asyncio.Task[None] | None = None
-        self.stop_reason: StopReason = ""
-        self.orphaned = False
-        self.slot_released = False
-        self.given_up_at = inf
+    claim: Claim
+    begun_at: float  # the store's time
+    predecessors: tuple[Key, ...] = ()  # whose slot it has taken over, until one of their reports is committed
+    task: asyncio.Task[None] | None = None
+    stop_reason: StopReason = ""
+    slot_released: bool = False  # it no longer counts against the lane
+    orphaned: bool = False  # no report was committed: the claim has to be reconciled with the store
+    given_up_at: float = inf  # the time of the loop at which its handler must have ended, long after the deadline
 
 
 def stop_if_superseded(running: RunningOperation, work: WorkItem | None) -> None:

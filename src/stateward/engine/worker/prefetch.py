@@ -9,12 +9,13 @@ behind is observed first, as every claim that had an owner.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.store.records import Claim, Key, WorkItem
+from stateward.engine.worker.attempt import RunningOperation
+from stateward.store.records import Claim, Key
 
 PREFETCH_WINDOW_S = 2.0
 """A worker prefetches for lanes whose operations take so many seconds at most; with longer ones, a claim's time is
@@ -54,34 +55,61 @@ class PrefetchedClaim(Struct, frozen=True):
 
 
 class PrefetchBuffer:
-    """The prefetched claims of a worker, and how long operations take in each of its lanes."""
+    """The prefetched claims of a worker, the slots that they take over, and how long operations take in each lane.
 
-    def __init__(self, window_s: float = PREFETCH_WINDOW_S) -> None:
-        self._window_s = window_s
+    It calls `on_idle` when it holds claims for a lane where no operation runs any more that they could follow.
+    """
+
+    def __init__(self, on_idle: Callable[[], None], window_s: float = PREFETCH_WINDOW_S) -> None:
+        self._on_idle, self._window_s = on_idle, window_s
         self._held: dict[str, deque[PrefetchedClaim]] = {}
         self._epochs: dict[Key, int] = {}  # of all known claims, those that are being returned included
         self._running: Counter[str] = Counter()
         self._durations_s: dict[str, float] = {}
 
-    # --- durations ---------------------------------------------------------------------------------------------------
+    # --- slots -------------------------------------------------------------------------------------------------------
 
-    def note_started(self, work: WorkItem) -> None:
+    def enter_slot(self, running: RunningOperation) -> None:
         """Count an operation that runs."""
+        work = running.claim.work
         if work.lane or work.grp:
             self._running[work.lane] += 1
 
-    def note_ended(self, work: WorkItem, seconds: float | None) -> None:
-        """Count an operation that has left its slot; `seconds` is its duration, if it says how long operations take."""
-        lane = work.lane
-        if not (lane or work.grp):
-            return
+    def leave_slot(self, running: RunningOperation, seconds: float | None = None) -> bool:
+        """Count an operation as gone from its lane's slot, once; returns whether it was in the slot until now.
+
+        `seconds` is its duration, if it shows how long operations take.
+        """
+        if running.slot_released:
+            return False
+        running.slot_released = True
+        lane = running.claim.work.lane
+        if not (lane or running.claim.work.grp):
+            return True
         self._running[lane] -= 1
         if not self._running[lane]:
             del self._running[lane]
+            if lane in self._held:
+                self._on_idle()
         if seconds is not None:
             if len(self._durations_s) >= REMEMBERED_LANES:
                 self._durations_s.clear()
             self._durations_s[lane] = (self._durations_s.get(lane, seconds) + seconds) / 2
+        return True
+
+    def take_successor(self, ended: RunningOperation, now: float) -> RunningOperation | None:
+        """Return the operation to start in the slot that another one has left, unless the next claim is stale."""
+        work = ended.claim.work
+        held = self._held.get(work.lane)
+        if not held or now - held[0].claimed_at > PREFETCH_STALE_WINDOWS * self._window_s:
+            return None
+        prefetched = held.popleft()
+        if not held:
+            del self._held[work.lane]
+        claim, begun_at = prefetched.claim, prefetched.store_time + now - prefetched.claimed_at
+        self.forget([claim])
+        started = replace(claim, work=replace(claim.work, deadline=begun_at + claim.operation.within))
+        return RunningOperation(started, begun_at, predecessors=(work.key, *ended.predecessors))
 
     def plan(self) -> PrefetchPlan:
         """Return what to claim now: one prefetched operation for each slot of this worker, or none.
@@ -107,27 +135,11 @@ class PrefetchBuffer:
     def __iter__(self) -> Iterator[Claim]:
         return (prefetched.claim for held in self._held.values() for prefetched in held)
 
-    def is_idle(self, lane: str) -> bool:
-        """Tell whether there are claims for a lane where no operation runs that they could follow."""
-        return lane in self._held and lane not in self._running
-
     def add(self, claims: Iterable[Claim], store_time: float, claimed_at: float) -> None:
         """Hold claims."""
         for claim in claims:
             self._held.setdefault(claim.work.lane, deque()).append(PrefetchedClaim(claim, store_time, claimed_at))
             self._epochs[claim.work.key] = claim.work.epoch
-
-    def take_next(self, lane: str, now: float) -> tuple[Claim, float] | None:
-        """Remove the claim to start next in a lane, unless it is stale; returns it started, and the store's time."""
-        held = self._held.get(lane)
-        if not held or now - held[0].claimed_at > PREFETCH_STALE_WINDOWS * self._window_s:
-            return None
-        prefetched = held.popleft()
-        if not held:
-            del self._held[lane]
-        claim, store_time = prefetched.claim, prefetched.store_time + now - prefetched.claimed_at
-        self.forget([claim])
-        return replace(claim, work=replace(claim.work, deadline=store_time + claim.operation.within)), store_time
 
     def take_unneeded(self, now: float) -> list[Claim]:
         """Return the claims to give back: stale ones, and those of lanes where this worker runs nothing any more."""

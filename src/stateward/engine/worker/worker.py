@@ -91,7 +91,6 @@ class Worker:
         )
         self._running: dict[Key, RunningOperation] = {}
         self._watchdog = LoopWatchdog(self._running.values())
-        self._prefetched = PrefetchBuffer(prefetch_window_s)
         self._return_tasks: set[asyncio.Task[None]] = set()
         self._reports: TransactionBatcher[ClaimReport, bool] = TransactionBatcher(
             self._record_reports, chance, timeout_s=lease_s
@@ -99,6 +98,7 @@ class Worker:
         self._claim_lock = asyncio.Lock()  # between a claim's commit and its start, the claim looks unknown
         self._accept_lock = asyncio.Lock()
         self._claimable, self._recheck_claims = asyncio.Event(), asyncio.Event()
+        self._prefetched = PrefetchBuffer(self._claimable.set, prefetch_window_s)
         self._scheduler = DueScheduler(store, kinds, new_id, name, self._retry_on_store_error, self._claimable.set)
         self._report_intervals = GrowingIntervals(lambda: asyncio.get_running_loop().time())
         self._job_store = JobStore(store, kinds, name, self._reports, self._report_intervals)
@@ -232,7 +232,7 @@ class Worker:
             self._recheck_claims.set()
             return False
         for taken in claims:
-            self._start(taken, claimed_at)
+            self._start(RunningOperation(taken, claimed_at))
         return True
 
     async def accept(self, requests: Sequence[Request]) -> Sequence[Verdict]:
@@ -275,17 +275,15 @@ class Worker:
                 self._claimable.set()
         return verdicts
 
-    def _start(self, claim: Claim, now: float, predecessors: tuple[Key, ...] = ()) -> RunningOperation:
-        former = self._running.get(claim.work.key)
-        if former is not None:  # it was requeued by others, and claimed here again
-            request_stop(former, "lost")
-        running = self._running[claim.work.key] = RunningOperation(claim, predecessors)
-        self._prefetched.note_started(claim.work)
-        attempt = Attempt(self._handler(claim.operation), self._chance)
+    def _start(self, running: RunningOperation) -> None:
+        key = running.claim.work.key
+        if key in self._running:  # it was requeued by others, and claimed here again
+            request_stop(self._running[key], "lost")
+        self._running[key] = running
+        self._prefetched.enter_slot(running)
         # In the worker's own context: a request that claims eagerly must not become the parent of the trace.
-        running.task = asyncio.create_task(self._run_safely(running, attempt, now), context=self._context.copy())
+        running.task = asyncio.create_task(self._run_safely(running), context=self._context.copy())
         running.task.add_done_callback(lambda _: self._on_task_done(running))
-        return running
 
     def _handler(self, operation: Operation) -> Handler:
         try:
@@ -293,9 +291,9 @@ class Worker:
         except (StatewardError, KeyError):
             return Handler(_no_handler)
 
-    async def _run_safely(self, running: RunningOperation, attempt: Attempt, now: float) -> None:
+    async def _run_safely(self, running: RunningOperation) -> None:
         try:
-            await self._run(running, attempt, now)
+            await self._run(running)
         except WaitingForChildren:
             log.debug("operation %s waits for its children", running.claim.operation.id)
         except (Fenced, StoreError) as error:
@@ -322,20 +320,20 @@ class Worker:
         """Forget an operation whose task has ended, also one that was cancelled before its first step."""
         if self._running.get(running.claim.work.key) is running:
             del self._running[running.claim.work.key]
-        self._release_slot(running)
+        self._prefetched.leave_slot(running)
         if running.orphaned or (running.task is not None and running.task.cancelled()):
             self._recheck_claims.set()  # as it runs here no more, it will be requeued
         if self._is_full:  # otherwise the last claim has left nothing
             self._claimable.set()
 
-    async def _run(self, running: RunningOperation, attempt: Attempt, now: float) -> None:
-        work, started_at = running.claim.work, asyncio.get_running_loop().time()
-        remaining_s = (work.deadline or now) - now
+    async def _run(self, running: RunningOperation) -> None:
+        claim, started_at = running.claim, asyncio.get_running_loop().time()
+        remaining_s = (claim.work.deadline or running.begun_at) - running.begun_at
         running.given_up_at = started_at + max(0.0, remaining_s) + STUBBORN_GRACE_S
-        types = self._kinds.types(running.claim.object.kind)
-        job = Job(running.claim, self._job_store, remaining_s, types, now)
+        attempt = Attempt(self._handler(claim.operation), self._chance)
+        job = Job(claim, self._job_store, remaining_s, self._kinds.types(claim.object.kind), running.begun_at)
         try:
-            if work.cancelled:
+            if claim.work.cancelled:
                 outcome: Outcome | Interrupted = await attempt.resolve_cancelled(job)
             else:
                 outcome = await (attempt.run(job, remaining_s) if remaining_s > 0 else attempt.resolve_overdue(job))
@@ -346,28 +344,31 @@ class Worker:
         running.given_up_at = inf
         outcome = _masked(job, outcome)
         if isinstance(outcome, Requeue) and outcome.after is not None:  # one that waits for a move has no error
-            outcome = self._with_recipients(running.claim, outcome, outcome.after)
+            outcome = self._with_recipients(claim, outcome, outcome.after)
         ended_at = asyncio.get_running_loop().time()
-        had_slot, steps = self._release_slot(running, ended_at - started_at), job.steps_with_calls
-        next_claim = None
-        if (after := attempt.throttled) is not None:
-            self._return_prefetched_soon(self._prefetched.release_lane(work.lane))
-            with suppress(StoreError):
-                pause = await self._store.transact(lambda tx: back_off_lane(tx, work.lane, after))
-                asyncio.get_running_loop().call_later(pause, self._claimable.set)
+        had_slot = self._prefetched.leave_slot(running, ended_at - started_at)
+        successor = None
+        if attempt.throttled is not None:
+            await self._back_off_lane(claim.work.lane, attempt.throttled)
         elif had_slot and self._slots and self._lease.left_s > 0:
-            next_claim = self._prefetched.take_next(work.lane, ended_at)
-        if next_claim is None:
-            await self._send_report(running.claim, outcome, steps=steps)
+            successor = self._prefetched.take_successor(running, ended_at)
+        if successor is None:
+            await self._send_report(claim, outcome, steps=job.steps_with_calls)
             return
-        successor = self._start(*next_claim, predecessors=(work.key, *running.predecessors))
-        counts = await self._send_report(running.claim, outcome, successor.claim, steps)
-        if counts and not running.predecessors and self._running.get(successor.claim.work.key) is successor:
+        self._start(successor)
+        is_counted = await self._send_report(claim, outcome, successor.claim, job.steps_with_calls)
+        if is_counted and not running.predecessors and self._running.get(successor.claim.work.key) is successor:
             successor.predecessors = ()
         else:
             # The slot may belong to another worker by now, or still to a predecessor; or the successor was stopped
             # before its report of the one that follows it counted.
             self._recheck_claims.set()
+
+    async def _back_off_lane(self, lane: str, after: float) -> None:
+        self._return_prefetched_soon(self._prefetched.release_lane(lane))
+        with suppress(StoreError):
+            pause = await self._store.transact(lambda tx: back_off_lane(tx, lane, after))
+            asyncio.get_running_loop().call_later(pause, self._claimable.set)
 
     def _with_recipients(self, claim: Claim, retry: Requeue, after: float) -> Requeue:
         """Return a retry that says who learns of its error; the log has each error of a lane at growing intervals."""
@@ -382,16 +383,6 @@ class Worker:
         parent = operation.parent
         tells_parent = parent is not None and self._report_intervals.is_due((operation.ns, parent))
         return replace(retry, tells_waiter=True, tells_parent=tells_parent)
-
-    def _release_slot(self, running: RunningOperation, seconds: float | None = None) -> bool:
-        """Count an operation as gone from its lane's slot, once; returns whether it was in the slot until now."""
-        if running.slot_released:
-            return False
-        running.slot_released = True
-        self._prefetched.note_ended(running.claim.work, seconds)
-        if self._prefetched.is_idle(running.claim.work.lane):
-            self._claimable.set()
-        return True
 
     def _return_prefetched_soon(self, claims: Sequence[Claim]) -> None:
         if claims:
@@ -447,7 +438,7 @@ class Worker:
         error = f"not done {operation.within:g} s after it was begun, and its handler ignores that it is cancelled"
         what = (operation.id, operation.action, operation.kind, operation.object)
         log.error("operation %s (%s of %s %s) ends without its handler: %s", *what, error)
-        self._release_slot(running)
+        self._prefetched.leave_slot(running)
 
         def try_again_if_failed(sent: "asyncio.Future[bool]") -> None:
             if sent.cancelled() or sent.exception() is not None:
@@ -483,7 +474,7 @@ class Worker:
                 and work.epoch == operation.claim.work.epoch
                 and self._started_prefetch(key) is operation
             ):
-                self._release_slot(operation)  # in the store it has none, and another worker may have it
+                self._prefetched.leave_slot(operation)  # in the store it has none, and another worker may have it
                 request_stop(operation, "fenced")
             else:
                 stop_if_superseded(operation, work)
