@@ -33,8 +33,3 @@ RIGHTS: dict[Role, frozenset[Right]] = {
 
 ACTORS: dict[Role, Actor] = {Role.VIEWER: USER, Role.OPERATOR: USER, Role.ADMIN: ADMIN, Role.AGENT: USER}
 """The actor of each role, in the tables of the lifecycles."""
-
-
-def allows(role: Role, right: Right) -> bool:
-    """Return whether a role has a right."""
-    return right in RIGHTS[role]

@@ -115,11 +115,12 @@ class ArgumentsModel:
         self._handler, self._path_parameters = handler, path_parameters
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the model has
-        """Return an attribute of the model, which is asked for what this has not."""
+        """Return an attribute of the model, and keep it: the next request does not come here."""
         if "_model" not in self.__dict__:
             _drop_described_parameters(self._handler)
             self._model = self._handler.create_kwargs_model(self._path_parameters)
-        return getattr(self._model, name)
+        value = self.__dict__[name] = getattr(self._model, name)
+        return value
 
 
 def _drop_described_parameters(handler: HTTPRouteHandler) -> None:

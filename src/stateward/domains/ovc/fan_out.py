@@ -5,7 +5,6 @@ Rounds are checkpointed with the operation, so that a crash goes on with the rig
 operation is suspended until its children have ended.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
@@ -60,7 +59,7 @@ async def run_on_all(job: Job, step: str, fan_out: FanOut, reader: Reader) -> Fa
         )
         spent.update({id_: 1 if id_ in denied else MAX_DENIALS // fan_out.max_tries for id_ in asked})
         if len(denied) == len(asked):
-            await job.once(f"{step} {number}: pause", lambda: asyncio.sleep(BUSY_RETRY_S))
+            await job.sleep(BUSY_RETRY_S, step=f"{step} {number}: pause")
     failed = {}
     for target in await fan_out.remaining():
         latest = await reader.operations_of(target.key, 1)

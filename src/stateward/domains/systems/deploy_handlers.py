@@ -9,7 +9,6 @@ Jobs with a hook are runs of a deploy: before the first service changes, and aft
 fails, so does the deploy.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -192,8 +191,7 @@ class ChildSteps:
             denied = await self._job.spawn(name, requests)
             if not denied:
                 return {}
-            if f"{step} {turn + 1}" not in self.taken:
-                await asyncio.sleep(RETRY_S)
+            await self._job.sleep(RETRY_S, step=f"{name}: pause")
         return denied
 
     async def failed(self, step: str = "") -> list[Operation]:

@@ -15,7 +15,8 @@ from litestar.exceptions import WebSocketException
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
-from stateward.access import Grant, Right, allows
+from stateward.access import Grant, Right
+from stateward.access.roles import RIGHTS
 from stateward.access.tokens import ANY
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.credentials import presented_token, token_text
@@ -112,7 +113,7 @@ async def _authenticate(scope: Scope, authenticator: Authenticator, right: Right
 
 def require(grant: Grant, right: Right, ns: str | None = None) -> None:
     """Raise if the grant lacks a right: in a namespace, in all namespaces (`*`), or in any (None)."""
-    if not allows(grant.role, right):
+    if right not in RIGHTS[grant.role]:
         raise Forbidden(right, None if ns == ANY else ns)
     if ns == ANY and ANY not in grant.namespaces:
         raise Forbidden(right, why=f"the right to {right} is needed in all namespaces")

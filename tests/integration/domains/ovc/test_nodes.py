@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import AlreadyOnNode, LastNode, NodeDriverNotGranted, NodeNotReady
+from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import NodeReport, NodeSpec, node_seen
 from stateward.domains.ovc.nodes import NodeMachine, NodeRegistry
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.domains.ovc.service import OvcCaller
-from stateward.engine import Permanent, Refused
+from stateward.engine import Denied, Object, Permanent, Refused, Request, UnitOfWork
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.plugin.runtime import ProcessContext
@@ -65,6 +66,28 @@ async def test_maintenance_moves_machines_away_and_enabling_brings_them_back_and
     assert await where(cloud, vms) == {node}
     history = [line.target for line in await cloud.engine.history(cloud.ns, vms[0]) if line.target]
     assert history == ["VIRTUAL", "DEPLOYING", "RUNNING"]
+
+
+async def test_machines_that_all_refuse_to_move_are_asked_again_after_a_pause(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, other = cloud.nodes
+    vms, refused = await on(cloud, node, 2), set[tuple[str, str]]()
+    kind = cloud.engine.kinds[VM.kind]
+    guard = kind.guard
+    assert guard is not None
+
+    async def refuse_first(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+        if request.object in vms and (request.op, request.object) not in refused and len(refused) < len(vms):
+            refused.add((request.op, request.object))
+            raise Denied("not now")
+        return await guard(uow, request, vm)
+
+    monkeypatch.setattr(kind, "guard", refuse_first)
+    await cloud.did(node, "maintenance", ADA)
+    assert len(refused) == len(vms)
+    assert await where(cloud, vms) == {other}
+    await cloud.did(node, "enable", ADA)
 
 
 async def test_maintenance_stops_machines_and_enabling_gives_them_back_what_they_had(cloud: Cloud) -> None:

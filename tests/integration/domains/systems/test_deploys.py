@@ -6,15 +6,15 @@ from contextlib import suppress
 
 import pytest
 
-from stateward.domains.systems import context, system_handlers
+from stateward.domains.systems import context, deploy_handlers, system_handlers
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.errors import LockMissing, NothingToRollBack, NotLiving
-from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
+from stateward.domains.systems.lifecycle import DEPLOY, SERVICE, TEARDOWN
 from stateward.domains.systems.model import ChangeSpec, spec_of
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
-from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound
+from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound, Object, Request, UnitOfWork
 from stateward.errors import BadInput, UnknownValue
 from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Store
@@ -55,6 +55,27 @@ async def test_a_deploy_of_a_path_touches_nothing_else(harness: SystemsHarness) 
         "store.store.db": "db v2",
     }
     assert await harness.engine.record(NS, "shop:web") == before
+
+
+async def test_a_service_that_refuses_for_a_while_is_asked_again(
+    harness: SystemsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.deployed("/", SHOP)
+    monkeypatch.setattr(deploy_handlers, "RETRY_S", 0.01)
+    kind, refused = harness.engine.kinds[SERVICE.kind], set[str]()
+    guard = kind.guard
+    assert guard is not None
+
+    async def refuse_twice(uow: UnitOfWork, request: Request, service: Object) -> Request | None:
+        if service.id == "shop:web" and request.op not in refused and len(refused) < 2:
+            refused.add(request.op)
+            raise NotLiving("shop", "busy")
+        return await guard(uow, request, service)
+
+    monkeypatch.setattr(kind, "guard", refuse_twice)
+    ended = await harness.deployed("/", SHOP.replace("v1", "v2"))
+    assert (ended.status, len(refused)) == (Status.SUCCEEDED, 2)
+    assert set((await harness.commands()).values()) == {"web v2", "api v2", "db v2"}
 
 
 async def test_what_is_as_wanted_is_left_alone(harness: SystemsHarness) -> None:
