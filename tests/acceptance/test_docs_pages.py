@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from stateward.cli.main import app
 from stateward.config import describe
-from stateward.plugin import DomainPlugin, Kind, ProcessContext
+from stateward.plugin import DomainPlugin, Kind, ProcessContext, Rules, Why
 from stateward.plugin.registry import installed
 from tools import site
 from tools.reference import api, commands, python_api, settings
@@ -130,7 +130,7 @@ def test_a_page_of_a_package_tells_fields_methods_and_constants() -> None:
 def test_the_page_about_plugins_has_every_field() -> None:
     page = (ROOT / "docs" / "howto" / "plugin.md").read_text("utf-8")
     rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
-    for record in (DomainPlugin, ProcessContext):
+    for record in (DomainPlugin, ProcessContext, Rules, Why):
         assert [field for field in record.__struct_fields__ if f"`{field}`" not in rows] == []
     made = "types"  # of the declared ones, by the kind itself
     assert [field for field in Kind.__struct_fields__ if f"`{field}`" not in rows and field != made] == []
