@@ -14,8 +14,8 @@ import httpx
 
 from tests.containers import PodmanService, busybox_archive
 from tests.integration.containers.image_registry import ImageRegistry
-from tests.integration.domains.systems.test_secrets_at_rest import wait_for
 from tests.integration.server.server_processes import Served, invoke, served
+from tests.waiting import wait_until
 
 VALUE, NEWER, PASSWORD = "hunter2-hunter2-hunter2", "correct horse battery staple", "pass-word-1"
 DEFINITION = """
@@ -72,7 +72,7 @@ class Shop:
     def finish(self, method: str, path: str, body: object = None) -> None:
         """Make a request, and wait until its operation has succeeded."""
         operation = self.call(method, path, body)["operation"]
-        wait_for(lambda: self._status(operation) in ("succeeded", "failed"))
+        wait_until(lambda: self._status(operation) in ("succeeded", "failed"))
         assert self._status(operation) == "succeeded"
 
     def _status(self, operation: str) -> str:
@@ -100,26 +100,26 @@ def test_a_pull_is_shown_and_secrets_reach_containers_and_no_file(podman: Podman
             assert refused.status_code == 403
             assert "services/web.registry_login: namespace" in refused.text
             deploy = shop.call("POST", "shop/deploys", {"definition": DEFINITION.format(image=image)})
-            wait_for(lambda: f"pulling {image}" in (shop.call("GET", "shop/deploys")[0]["progress"] or ""))
+            wait_until(lambda: f"pulling {image}" in (shop.call("GET", "shop/deploys")[0]["progress"] or ""))
             for words in (("system", "status", "shop"), ("system", "deploys", "shop"), ("why", deploy["id"])):
                 assert f"pulling {image}" in shop.command(*words)
             registry.gives_layers.set()
-            wait_for(lambda: shop.secrets() == [VALUE, VALUE, "400 0"])
+            wait_until(lambda: shop.secrets() == [VALUE, VALUE, "400 0"])
             assert f"{image} is pulled" in shop.command("logs", deploy["operation"])
             shop.server.stop(signal.SIGKILL)
         with shop.served():
-            wait_for(lambda: shop.secrets() == [VALUE, VALUE, "400 0"])
+            wait_until(lambda: shop.secrets() == [VALUE, VALUE, "400 0"])
             podman.run("rm", "--all", "--force", "--time=0")  # by hand
             podman.run("rmi", "--force", image)  # it is pulled again, by its digest
-            wait_for(lambda: registry.digest in podman.run("images", "--digests"))
-            wait_for(lambda: shop.secrets() == [VALUE, VALUE, "400 0"])
+            wait_until(lambda: registry.digest in podman.run("images", "--digests"))
+            wait_until(lambda: shop.secrets() == [VALUE, VALUE, "400 0"])
             shop.call("PUT", "-/secrets/db", {"value": NEWER})
-            wait_for(lambda: shop.secrets() == [NEWER, NEWER, "400 0"])
+            wait_until(lambda: shop.secrets() == [NEWER, NEWER, "400 0"])
             shop.finish("POST", "-/secret-rotation")
             by_digest = DEFINITION.format(image=f"{name}@{registry.digest}")
-            wait_for(lambda: not shop.call("GET", "shop/locks"))
+            wait_until(lambda: not shop.call("GET", "shop/locks"))
             shop.finish("POST", "shop/deploys", {"definition": by_digest})
-            wait_for(lambda: shop.secrets() == [NEWER, NEWER, "400 0"])
+            wait_until(lambda: shop.secrets() == [NEWER, NEWER, "400 0"])
             shop.finish("DELETE", "shop")
             shop.call("DELETE", "-/secrets/db")
             assert shop.server.stop() == 0
