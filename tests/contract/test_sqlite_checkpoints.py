@@ -15,7 +15,7 @@ import pytest
 from stateward.server.store_backup import back_up
 from stateward.store import Selector
 from stateward.store.errors import Unavailable
-from stateward.store.sqlite import SqliteStore
+from stateward.store.sqlite import SqliteStore, wal
 from stateward.store.sqlite.wal import WalLength
 from tests.contract.samples import NS, an_object
 from tests.contract.store_calls import write
@@ -240,6 +240,29 @@ async def main(path):
 
 asyncio.run(main(*sys.argv[1:]))
 """
+
+
+async def test_checkpoints_that_fail_are_logged_again_only_after_one_has_succeeded(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails, checkpoint = threading.Event(), wal._checkpoint
+
+    def attempt(connection: sqlite3.Connection, mode: str) -> wal.CheckpointResult:
+        if fails.is_set():
+            raise sqlite3.OperationalError("disk I/O error")
+        return checkpoint(connection, mode)
+
+    def is_logged(times: int) -> bool:
+        return caplog.text.count("the thread cannot checkpoint the WAL") == times
+
+    monkeypatch.setattr(wal, "_checkpoint", attempt)
+    async with opened(path) as store:
+        for times in (1, 2):
+            fails.set()
+            await write_until(lambda times=times: is_logged(times), store)  # type: ignore[misc]
+            fails.clear()
+            await write_until(begun_again(path, 2), store)
+    assert is_logged(2)
 
 
 async def test_when_the_database_cannot_grow_it_is_said_once_and_goes_on_when_it_can(path: Path) -> None:
