@@ -4,9 +4,14 @@ import asyncio
 
 import pytest
 
+from stateward.agents.agent import Agent
 from stateward.agents.dialer import is_private_url
+from stateward.agents.inprocess import AgentEnd
+from stateward.agents.messages import Welcome, encode, read_agent
 from stateward.agents.node_messages import SecretAnswer, SecretRequest
 from stateward.agents.secret_requests import SecretRefused, SecretRequests, SecretUnavailable
+from stateward.agents.self_upgrade import NoUpgrade
+from stateward.agents.simulation import SimulatedSite
 
 
 class Controller:
@@ -64,6 +69,36 @@ async def test_an_answer_that_never_comes_ends_with_the_connection_and_none_is_a
     with pytest.raises(SecretUnavailable, match="only over TLS"):
         await requests.values("default", ["db"])
     assert len(asked) == 1
+
+
+class OneConnection:
+    """Dials a controller that the test speaks for."""
+
+    retry_delay_s = 0.0
+
+    def __init__(self) -> None:
+        self.end, self.controller = AgentEnd(), AgentEnd()
+        self.end.other, self.controller.other = self.controller, self.end
+
+    async def dial(self) -> AgentEnd:
+        return self.end
+
+    def reset_backoff(self) -> None: ...
+
+
+async def test_an_agent_hands_the_answers_of_its_controller_over() -> None:
+    requests, dialer = SecretRequests(lambda: True), OneConnection()
+    agent = Agent(SimulatedSite(), dialer, "1.0", NoUpgrade(), secrets=requests)
+    dialer.end.put(encode(Welcome(7, beat=3600.0)))
+    running = asyncio.create_task(agent.run())
+    await agent.synced.wait()
+    values = asyncio.create_task(requests.values("default", ["db"]))
+    while not isinstance(asked := read_agent(await dialer.controller.recv()), SecretRequest):
+        pass
+    dialer.end.put(encode(SecretAnswer(asked.request, 7, "hunter2")))
+    assert await values == {"db": "hunter2"}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def test_a_message_with_a_value_does_not_show_it() -> None:
