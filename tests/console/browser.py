@@ -7,13 +7,13 @@ them a page costs three times the processor time: each has processes of its own.
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, sync_playwright
 
 PATIENT = 60_000
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
@@ -68,6 +68,34 @@ def launch_browser(playwright: Playwright) -> Browser:
     """Start the browser."""
     environ: dict[str, str | float | bool] = {**os.environ, "CHROMIUM": str(CHROMIUM)}
     return playwright.chromium.launch(executable_path=WITHOUT_NETLINK, args=FLAGS, env=environ)
+
+
+class SharedBrowser:
+    """A browser for several modules in a row, which starts when one needs it, and again if it has died meanwhile."""
+
+    def __init__(self) -> None:
+        self._browser: Browser | None = None
+        self._exits = ExitStack()
+
+    def start(self) -> Browser:
+        """Return the running browser."""
+        if self._browser is None or not self._answers(self._browser):
+            self.stop()
+            self._browser = launch_browser(self._exits.enter_context(sync_playwright()))
+        return self._browser
+
+    def stop(self) -> None:
+        """End the driver, whose event loop runs in this thread, and with it the browser."""
+        self._browser = None
+        self._exits.close()
+
+    @staticmethod
+    def _answers(browser: Browser) -> bool:
+        try:
+            browser.new_context().close()
+        except Error:
+            return False
+        return True
 
 
 def record_errors(page: Page, origin: str) -> PageErrors:

@@ -1,31 +1,49 @@
-"""A server and a browser for each module: the browser must have ended before other tests run an event loop."""
+"""A server for each module, and a browser for all modules that run one after the other in a process.
+
+The event loop of the browser's driver runs in the thread of the tests. Therefore, the browser ends with the last module
+before a test that doesn't use it, which may run an event loop of its own.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from tests.console.browser import CHROMIUM, PATIENT, PageErrors, launch_browser, signed_in
+from tests.console.browser import CHROMIUM, PATIENT, PageErrors, SharedBrowser, signed_in
 from tests.console.server_process import ROOT, ConsoleServer, run_console_server
 from tests.integration.server.server_processes import Served
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+SHARED_BROWSER = SharedBrowser()
 
 expect.set_options(timeout=PATIENT)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End the browser with a module that is followed by a test without it."""
+    try:
+        yield
+    finally:
+        if nextitem is None or (nextitem.path != item.path and "browser" not in getattr(nextitem, "fixturenames", ())):
+            SHARED_BROWSER.stop()
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures of a run that stops early
+def pytest_sessionfinish() -> None:
+    """End the browser of a run that stops early."""
+    SHARED_BROWSER.stop()
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser() -> Browser:
     if CHROMIUM is None:
         pytest.skip(
             "there is no Chromium here: apt-get install chromium-headless-shell, or run tools/setup.py dev as root"
         )
-    with sync_playwright() as playwright:
-        started = launch_browser(playwright)
-        yield started
-        started.close()
+    return SHARED_BROWSER.start()
 
 
 @pytest.fixture(scope="module")
