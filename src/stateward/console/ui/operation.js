@@ -38,10 +38,12 @@ export class OperationCard {
         : note(found.length ? "No operation is under way." : "No operations yet."),
     );
     const before = found.filter((one) => one !== mine);
-    fill(
-      this.past,
-      before.length ? table("Previous operations", ["action", "ended", "who", "took", "error"], before.map(row)) : null,
-    );
+    if (!this.past.querySelector("details[open]")) { // a traceback that somebody reads stays as it is
+      fill(
+        this.past,
+        before.length ? table("Previous operations", ["action", "ended", "who", "took", "error"], before.map(row)) : null,
+      );
+    }
     if (mine && mine.id !== this.current) this.follow(mine.id);
     if (!mine && !this.current) fill(this.lines);
   }
