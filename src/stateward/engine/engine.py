@@ -224,8 +224,11 @@ class Engine:
                 raise BadInput(field, name, "a name without NUL")
         if creates is not None:  # now, because no store can look some names up
             check_new_object(ns, object)
-        given = {name: value for name, value in {"actor": USER, "spec": spec, **options}.items() if value is not None}
-        given.update((name, STORED_FORMS[name](given[name])) for name in STORED_FORMS.keys() & given.keys())
+        given = {
+            name: STORED_FORMS[name](value) if name in STORED_FORMS else value
+            for name, value in {"actor": USER, "spec": spec, **options}.items()
+            if value is not None
+        }
         return Request(ns, object, action, self._new_id(), creates=creates, **given)
 
     async def submit(self, request: Request) -> Accepted:

@@ -52,7 +52,7 @@ class UnitOfWork:
         self._changed: dict[Key, Object] = {}
         self._queues: dict[Key, list[WorkItem]] = defaultdict(list)
         self._work: dict[Key, WorkItem] = {}
-        self._unread_blockers: list[Key] = []  # operations that hold loaded objects or wait for them
+        self._unread_blockers: list[Object | WorkItem] = []  # rows that name an operation which may be in the way
         self._new_work: dict[Key, WorkItem] = {}
         self._work_changed: dict[Key, WorkItem] = {}
         self._work_gone: dict[Key, None] = {}
@@ -71,18 +71,16 @@ class UnitOfWork:
         self._absent.update(key for key in wanted if key not in records)
         records.update((record.key, record) for record in selected)
         self._remember(records)
-        hosts = {
-            Key(record.ns, record.queue) for record in records.values() if record.queue != record.id
-        } - self.objects.keys()
-        if hosts:
+        homes = {key if record.queue == key.id else Key(key.ns, record.queue) for key, record in records.items()}
+        if hosts := homes - self.objects.keys():
             self._remember(await self.tx.objects(hosts))
         # An object that does not exist yet may have work in a queue, or the queue itself.
-        queues = {*wanted, *(Key(record.ns, record.queue) for record in records.values())} - self._queues.keys()
+        queues = {*wanted, *homes} - self._queues.keys()
         self._queues.update((queue, []) for queue in queues)
         for work in await self.tx.queues(queues) if queues else ():
             self._queues[Key(work.ns, work.queue)].append(work)
             self._work[work.key] = work
-            self._unread_blockers.append(work.key)
+            self._unread_blockers.append(work)
 
     async def load_blockers(self) -> None:
         """Load the operations that hold the loaded objects, or are queued for them: a refusal names the one in the way.
@@ -90,7 +88,7 @@ class UnitOfWork:
         Each call reads those of the objects that were loaded since the last one: there may be 10,000 before them.
         """
         blockers, self._unread_blockers = self._unread_blockers, []
-        await self.load_operations(dict.fromkeys(blockers))
+        await self.load_operations({Key(row.ns, row.op): None for row in blockers if row.op is not None})
 
     async def peek(self, keys: Collection[Key]) -> list[Object | None]:
         """Return objects without locking them; each is read once in a transaction."""
@@ -160,7 +158,7 @@ class UnitOfWork:
             raise WriteConflict("an object was created by another transaction in the meantime")
         self.objects.update(records)
         self._loaded.update((key, record.version) for key, record in records.items())
-        self._unread_blockers += [Key(record.ns, record.op) for record in records.values() if record.op is not None]
+        self._unread_blockers += records.values()
 
     async def load_operations(self, keys: Iterable[Key]) -> None:
         """Load operations by their keys."""
@@ -231,10 +229,11 @@ class UnitOfWork:
 
     def assign_owner(self, work: WorkItem, owner: str) -> Claim:
         """Give new work an owner, as a claim does; nothing may change it afterwards."""
-        operation = self.operations[work.key]
+        key = work.key
+        operation = self.operations[key]
         deadline = self.now + operation.within if work.deadline is None else work.deadline
         taken = replace(work, owner=owner, epoch=work.epoch + 1, attempts=work.attempts + 1, deadline=deadline)
-        self._new_work[work.key] = taken
+        self._new_work[key] = taken
         return Claim(taken, operation, self.objects[Key(work.ns, work.object)])
 
     def start_prefetched(self, claim: Claim) -> None:
@@ -312,17 +311,24 @@ class UnitOfWork:
         self.changes.journal.append(entry)
 
     def record_end(
-        self, operation: Operation, status: Status, work: WorkItem | None, result: str | None, error: str | None
+        self,
+        operation: Operation,
+        status: Status,
+        work: WorkItem | None,
+        result: str | None,
+        error: str | None,
+        started: float | None = None,
     ) -> None:
         """Record how an operation ended, and count it as ended at its parent.
 
         Invariant: an operation that does not succeed has an error. One that was cancelled says after how long.
         """
         attempts = work.attempts if work else operation.attempts
-        text, steps = sanitize_text(error), self.last_steps.get(operation.key)
+        text, steps = sanitize_text(error), self.last_steps.get(operation.key) if self.last_steps else None
         if status is Status.CANCELLED or (status is Status.FAILED and not text):
             text = with_age(text or f"{status} without a reason", operation, self.now)
-        ended = Ended(operation.ns, operation.id, status, attempts, operation.started, self.now, result, text, steps)
+        started = operation.started if started is None else started
+        ended = Ended(operation.ns, operation.id, status, attempts, started, self.now, result, text, steps)
         self.changes.ended.append(ended)
         if operation.parent is not None:
             self.changes.children_ended.append(Key(operation.ns, operation.parent))

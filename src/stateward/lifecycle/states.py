@@ -23,22 +23,19 @@ class State(StrEnum):
     With `ABSENT` at the end, an object in that state does not exist: its record is removed, and its history stays.
     """
 
+    word: str
+    """The state as its design writes it, as a plain string."""
     state_class: StateClass
     about: str
     is_absent: bool
 
     def __new__(cls, word: str, state_class: StateClass, about: str = "", absent: str = "") -> Self:
         self = str.__new__(cls, word)
-        self._value_ = word
+        self._value_ = self.word = word
         self.state_class = state_class
         self.about = about
         self.is_absent = absent == ABSENT
         return self
-
-    @property
-    def word(self) -> str:
-        """The state as its design writes it, as a plain string."""
-        return str.__str__(self)
 
     def __or__(self, other: State | States) -> States:
         return States((self,)) | other

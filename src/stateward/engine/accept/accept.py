@@ -144,9 +144,11 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     before = _answer_before(uow, request, answers)
     if before is not None:
         return before
-    check_depth("spec", request.spec or EMPTY)
     check_depth("args", request.args)
-    check_depth("labels", EMPTY if request.creates is None else request.creates.labels)
+    if request.spec is not None:
+        check_depth("spec", request.spec)
+    if request.creates is not None:
+        check_depth("labels", request.creates.labels)
     stored = uow.objects.get(Key(request.ns, request.object))
     record = (
         _initial_object(uow, kinds, request, stored)
@@ -157,7 +159,8 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     if request.creates is None:
         kinds.require_known(record)
     move = _decide_move(uow, kind, request, record)
-    await require_unprotected(uow, kinds, request, record, move)
+    if move.event in kinds.removing_events:
+        await require_unprotected(uow, kinds, request, record, move)
     kind.check_spec_right(request, record.state)
     original = request  # the fingerprint is that of the request as it came
     if kind.types is not None:

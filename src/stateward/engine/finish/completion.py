@@ -38,12 +38,13 @@ async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimRepo
     uow.operations.update((report.operation.key, report.operation) for report in reports)
     await uow.load({Key(report.operation.ns, report.operation.object) for report in reports})
     await uow.load_locks_of(report.operation for report in reports)
-    phases = {report.operation.key for report in reports if isinstance(report.outcome, Phase)}
-    waiting = {key for report in reports if (key := _parent_to_tell(report)) is not None}
+    others = [report for report in reports if not isinstance(report.outcome, Ending)]
+    phases = {report.operation.key for report in others if isinstance(report.outcome, Phase)}
+    waiting = {key for report in others if (key := _parent_to_tell(report)) is not None}
     kept = await tx.operations(phases | waiting) if phases or waiting else {}
     waits = {
         report.operation.key
-        for report in reports
+        for report in others
         if isinstance(report.outcome, Pause) and report.outcome.signal is not None
     }
     signals = {(signal.key, signal.name) for signal in await tx.signals(waits)} if waits else frozenset()
@@ -57,45 +58,52 @@ async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimRepo
 def _record(
     uow: UnitOfWork, kinds: Kinds, report: ClaimReport, kept: dict[Key, Operation], signals: Set[tuple[Key, str]]
 ) -> bool:
-    record = uow.objects[Key(report.operation.ns, report.operation.object)]
-    work = uow.work(report.operation.key)
+    operation, outcome = report.operation, report.outcome
+    record = uow.objects[Key(operation.ns, operation.object)]
+    work = uow.work(operation.key)
     if work is None or work.owner != report.owner or work.epoch != report.epoch:
         _reject(uow, record, report, "another worker has taken over" if work is not None else "the operation has ended")
         return False
     if report.successor is not None and not work.is_prefetched:  # a prefetched item has no slot to free
         uow.start_prefetched(report.successor)
     if work.fenced:
-        if not isinstance(report.outcome, Interrupted | NotStarted):
+        if not isinstance(outcome, Interrupted | NotStarted):
             _reject(uow, record, report, "the operation was fenced")
         uow.remove_work(work)
         return False
-    if isinstance(report.outcome, Requeue):
-        requeue(uow, work, report.outcome, report.steps)
-        if report.outcome.tells_waiter:
+    if isinstance(outcome, Ending):
+        return _end(uow, kinds, record, work, report, outcome)
+    if isinstance(outcome, Phase):
+        return _enter_phase(uow, kinds[record.kind].lifecycle, record, kept[work.key], report)
+    if isinstance(outcome, Requeue):
+        requeue(uow, work, outcome, report.steps)
+        if outcome.tells_waiter:
             parent = kept.get(key) if (key := _parent_to_tell(report)) is not None else None
-            journal_trouble(uow, record, report.operation, report.outcome.error or "it was not done", parent)
-    elif isinstance(report.outcome, Pause):
-        _pause(uow, report.operation, work, report.outcome, has_signal=(work.key, report.outcome.signal) in signals)
-    elif isinstance(report.outcome, Interrupted):
+            journal_trouble(uow, record, operation, outcome.error or "it was not done", parent)
+    elif isinstance(outcome, Pause):
+        _pause(uow, operation, work, outcome, has_signal=(work.key, outcome.signal) in signals)
+    elif isinstance(outcome, Interrupted):
         uow.update_work(replace(work, owner=None, observe=True))
         if report.steps is not None:
             uow.changes.steps.append((work.key, report.steps))
-    elif isinstance(report.outcome, NotStarted):
+    else:
         uow.update_work(replace(work, owner=None, attempts=work.attempts - 1))
-    elif isinstance(report.outcome, Phase):
-        return _enter_phase(uow, kinds[record.kind].lifecycle, record, kept[work.key], report)
-    elif report.outcome.version not in (None, record.version):
+    return True
+
+
+def _end(uow: UnitOfWork, kinds: Kinds, record: Object, work: WorkItem, report: ClaimReport, ending: Ending) -> bool:
+    """End an operation; it is attempted again if its end depends on a version of the object that has changed."""
+    if ending.version not in (None, record.version):
         uow.update_work(replace(work, owner=None, not_before=0.0, attempts=work.attempts - 1))
         if report.steps is not None:
             uow.changes.steps.append((work.key, report.steps))
         return False
-    else:
-        if report.outcome.traceback is not None:
-            uow.tracebacks[work.key] = report.outcome.traceback
-        if report.steps is not None:
-            uow.last_steps[work.key] = report.steps
-        given_up = replace(work, owner=None)  # its owner has reported the end, and works on it no more
-        complete(uow, kinds[record.kind].lifecycle, record, report.operation, given_up, report.outcome)
+    if ending.traceback is not None:
+        uow.tracebacks[work.key] = ending.traceback
+    if report.steps is not None:
+        uow.last_steps[work.key] = report.steps
+    given_up = replace(work, owner=None)  # its owner has reported the end, and works on it no more
+    complete(uow, kinds[record.kind].lifecycle, record, report.operation, given_up, ending)
     return True
 
 
@@ -172,19 +180,18 @@ def complete(
     status = ending.status or HIDDEN_STATUSES.get(ending.event, Status.FAILED)
     if status is not Status.SUCCEEDED:
         journal(uow, record, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
-    _finish(uow, _with_start(uow, operation, work, operation.via), work, status, ending.result, ending.error)
+    _finish(uow, operation, work, operation.via, status, ending.result, ending.error)
 
 
-def _with_start(uow: UnitOfWork, operation: Operation, work: WorkItem | None, state: str) -> Operation:
-    """Return an operation with the time when its work first started, which its deadline tells.
+def _started(uow: UnitOfWork, operation: Operation, work: WorkItem | None, state: str) -> float | None:
+    """Return the time when the work of an operation first started, which its deadline tells.
 
     The deadline of a later phase, in another state, tells only when the phase began; then it stays unknown. A column of
     its own would be written with every claim.
     """
     if operation.started is not None or work is None or work.deadline is None or state != operation.via:
-        return operation
-    started = min(max(operation.created, work.deadline - operation.within), uow.now)
-    return replace(operation, started=started)
+        return operation.started
+    return min(max(operation.created, work.deadline - operation.within), uow.now)
 
 
 def complete_with(
@@ -204,7 +211,6 @@ def complete_with(
     The operation's status follows from the move, unless it is given: a table may have no row for a cancellation. If
     there is no error, it says who has ended the operation, and by which event.
     """
-    operation = _with_start(uow, operation, work, record.state)
     is_success = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
     reason = error
     if not error and not is_success:
@@ -216,7 +222,7 @@ def complete_with(
     object_error = None if is_success else error
     change_state(uow, record, move, operation.who, operation.id, spec=spec, seen=seen, error=object_error, reason=error)
     if move.target.state_class is not TRANSITIONAL:  # in a transitional state, only a phase has ended
-        _finish(uow, operation, work, status or STATUSES[move.meaning], result, reason)
+        _finish(uow, operation, work, record.state, status or STATUSES[move.meaning], result, reason)
 
 
 def advance(
@@ -246,9 +252,15 @@ def advance(
 
 
 def _finish(
-    uow: UnitOfWork, operation: Operation, work: WorkItem | None, status: Status, result: str | None, error: str | None
+    uow: UnitOfWork,
+    operation: Operation,
+    work: WorkItem | None,
+    state: str,
+    status: Status,
+    result: str | None,
+    error: str | None,
 ) -> None:
-    uow.record_end(operation, status, work, result, error)
+    uow.record_end(operation, status, work, result, error, _started(uow, operation, work, state))
     if work is not None:
         fence_work(uow, work)
 

@@ -18,7 +18,7 @@ from stateward.engine.finish.claim_reports import Ending, Pause, Requeue
 from stateward.engine.handlers import Handler, Observe, ObservedOutcome
 from stateward.engine.job import Job
 from stateward.engine.tracebacks import format_traceback
-from stateward.engine.worker.compensation import Compensation, name_steps_left
+from stateward.engine.worker.compensation import INCOMPLETE_ENDS, Compensation, name_steps_left
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
 from stateward.store.records import Claim, Key, WorkItem, to_json
@@ -46,7 +46,7 @@ class Attempt:
         return await self._undo_before(job, job.pause or outcome)
 
     async def _undo_before(self, job: Job, outcome: Outcome) -> Outcome:
-        if not isinstance(outcome, Ending):
+        if not isinstance(outcome, Ending) or outcome.event not in INCOMPLETE_ENDS:
             return outcome
         compensation = Compensation(self._handler.run, self._chance)
         ended = await compensation.undo_before(job, outcome)

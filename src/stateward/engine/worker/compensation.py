@@ -32,6 +32,9 @@ RETRIED_ERRORS = (work_errors.Temporary, work_errors.Throttled, work_errors.Unkn
 UNDONE_ENDS = (FAILED, UNKNOWN, CANCELLED)
 """The ends of an operation before which its finished steps are undone."""
 
+INCOMPLETE_ENDS = (*UNDONE_ENDS, TIMED_OUT)
+"""The ends whose error names the steps that are not undone."""
+
 
 class Compensation:
     """Undoes the steps of one operation; `throttled` are the seconds for which its lane is to be backed off."""
@@ -115,7 +118,7 @@ async def _error_of(work: Awaitable[None]) -> BaseException | None:
 
 def name_steps_left(job: Job, ending: Ending) -> Ending:
     """Return an end whose error names the steps that are not undone; any other end is returned as it is."""
-    if ending.event not in (*UNDONE_ENDS, TIMED_OUT):
+    if ending.event not in INCOMPLETE_ENDS:
         return ending
     left = [f"{step} could not be undone: {error}" for step, error in job.failed_undos.items()]
     event, actor = (TIMED_OUT, CLOCK) if ending.event == TIMED_OUT else (UNKNOWN, WORKER)

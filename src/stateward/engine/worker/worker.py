@@ -283,7 +283,7 @@ class Worker:
         self._prefetched.enter_slot(running)
         # In the worker's own context: a request that claims eagerly must not become the parent of the trace.
         running.task = asyncio.create_task(self._run_safely(running), context=self._context.copy())
-        running.task.add_done_callback(lambda _: self._on_task_done(running))
+        running.task.add_done_callback(lambda _: self._on_task_done(key, running))
 
     def _handler(self, operation: Operation) -> Handler:
         try:
@@ -316,10 +316,10 @@ class Worker:
             log.exception("operation %s is requeued: the worker itself failed", claim.operation.id)
             running.orphaned = True
 
-    def _on_task_done(self, running: RunningOperation) -> None:
+    def _on_task_done(self, key: Key, running: RunningOperation) -> None:
         """Forget an operation whose task has ended, also one that was cancelled before its first step."""
-        if self._running.get(running.claim.work.key) is running:
-            del self._running[running.claim.work.key]
+        if self._running.get(key) is running:
+            del self._running[key]
         self._prefetched.leave_slot(running)
         if running.orphaned or (running.task is not None and running.task.cancelled()):
             self._recheck_claims.set()  # as it runs here no more, it will be requeued
