@@ -42,11 +42,8 @@ class RateLimiter:
 
     def take(self, name: str) -> float:
         """Take a call from a bucket and return 0; if there is none, return how many seconds it takes until there is."""
-        late = self.delay_s(name)
-        if late > 0:
-            return late
-        self.overdraw(name)
-        return 0.0
+        now = self._clock()
+        return self._bucket(name, now).take(now)
 
     def delay_s(self, name: str) -> float:
         """Return how many seconds it takes until a call can be taken from a bucket."""
@@ -56,12 +53,15 @@ class RateLimiter:
     def overdraw(self, name: str) -> None:
         """Take a call from a bucket, even from an empty one: the debt has to refill first."""
         now = self._clock()
+        self._bucket(name, now).overdraw(now)
+
+    def _bucket(self, name: str, now: float) -> TokenBucket:
         bucket = self._buckets.get(name)
         if bucket is None:
+            if len(self._buckets) >= MAX_KEYS:
+                self._forget(now)
             bucket = self._buckets[name] = self._new(now)
-        bucket.overdraw(now)
-        if len(self._buckets) > MAX_KEYS:
-            self._forget(now)
+        return bucket
 
     def _new(self, now: float) -> TokenBucket:
         return TokenBucket(self._rate, self._rate * self._span, now, max_debt=self._rate * MAX_DEBT_S)
@@ -69,7 +69,7 @@ class RateLimiter:
     def _forget(self, now: float) -> None:
         """Keep the buckets that are not full; of too many, the emptier half."""
         missing = {name: missing for name, bucket in self._buckets.items() if (missing := bucket.missing(now)) > 0}
-        if len(missing) > MAX_KEYS:
+        if len(missing) >= MAX_KEYS:
             missing = dict(nlargest(MAX_KEYS // 2, missing.items(), key=lambda entry: entry[1]))
         self._buckets = {name: self._buckets[name] for name in missing}
 

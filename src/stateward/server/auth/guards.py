@@ -9,6 +9,8 @@ authentication declares `open_to_all`, with the reason. Routes of domains declar
 A caller presents a token, or the cookie of a session (`session_cookie`); a token counts first.
 """
 
+from collections.abc import Awaitable
+
 from litestar.connection import ASGIConnection
 from litestar.enums import ScopeType
 from litestar.exceptions import WebSocketException
@@ -102,13 +104,13 @@ async def authenticate_connection(connection: AnyConnection, text: str | None = 
     return grant
 
 
-async def _authenticate(scope: Scope, authenticator: Authenticator, right: Right) -> Grant:
+def _authenticate(scope: Scope, authenticator: Authenticator, right: Right) -> Awaitable[Grant]:
     """Return the grant of a request's token, or of the session of the browser that sends it."""
     token = presented_token(scope["headers"])
     if token is None and (session := session_text(scope)) is not None:
         require_own_page(scope, right)
-        return await authenticator.authenticate(session, scope)
-    return await authenticator.authenticate(token, scope)
+        token = session
+    return authenticator.authenticate(token, scope)
 
 
 def require(grant: Grant, right: Right, ns: str | None = None) -> None:

@@ -71,26 +71,31 @@ class AuthorizationMiddleware:
         if _wants_dry_run(scope, handler):
             with dry_run(self._make_preview):
                 await self._serve(scope, receive, send)
+        elif isinstance(guard, RequiresRight) and guard.right is Right.READ:
+            await self._respond((), scope, receive, send)
         elif scope["type"] == ScopeType.HTTP and isinstance(guard, RequiresRight):
             await self._keyed_calls.serve(self._serve, guard.right, scope, receive, send)
         else:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = fast_route_of(scope["route_handler"])
         with noted_replays() as replays:
-            response = self._app if route is None else await route.respond(ApiRequest(scope, receive, send))
-            if isinstance(response, JsonReply):
-                response.add_headers(self._headers_after(replays))
-                await response(scope, receive, send)
-            else:
+            await self._respond(replays, scope, receive, send)
 
-                async def send_with_headers(message: Message) -> None:
-                    if message["type"] == "http.response.start":
-                        message["headers"] = with_defaults(message.get("headers", ()), self._headers_after(replays))
-                    await send(message)
+    async def _respond(self, replays: Sequence[bool], scope: Scope, receive: Receive, send: Send) -> None:
+        route = fast_route_of(scope["route_handler"])
+        response = self._app if route is None else await route.respond(ApiRequest(scope, receive, send))
+        if isinstance(response, JsonReply):
+            response.add_headers(self._headers_after(replays))
+            await response(scope, receive, send)
+            return
 
-                await response(scope, receive, send_with_headers)
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = with_defaults(message.get("headers", ()), self._headers_after(replays))
+            await send(message)
+
+        await response(scope, receive, send_with_headers)
 
     def _headers_after(self, replays: Sequence[bool]) -> Headers:
         return (*self._headers, REPLAYED) if replays and all(replays) else self._headers

@@ -58,7 +58,8 @@ class RequestNames:
         takes: KwargsModel | None = handler.opt.get(_TAKES)
         if takes is None:
             return
-        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = scope["query_string"].decode("latin-1")
+        pairs = parse_qsl(query, keep_blank_values=True) if query else []
         given = dict(pairs)
         declared = {parameter.field_alias for parameter in takes.expected_query_params} if given else set()
         if len(given) < len(pairs):
