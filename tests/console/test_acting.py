@@ -5,7 +5,7 @@ from signal import SIGKILL
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.console.browser import record_errors, signed_in
 from tests.console.server_process import ConsoleServer, wait_until
@@ -85,6 +85,31 @@ def test_a_restart_of_the_server_needs_no_reload_and_hides_no_change(browser: Br
         wait_until(lambda: [seq for seq in page.evaluate(SEEN) if seq > before][: len(wanted)] == wanted)
         expect(page.locator(".timeline")).to_contain_text("reboot")
         assert page.evaluate("window.marker") == "the same page"
+
+
+def test_what_happens_while_an_objects_history_is_read_is_in_its_timeline(
+    browser: Browser, server: ConsoleServer
+) -> None:
+    with signed_in(browser, at(server, "timers"), server.token) as (_, page, _):
+        expect(page.locator("#live .dot.live")).to_be_visible()
+        read_until = page.evaluate("import('/console/core/store.js').then((one) => one.store.seq)")
+        operations: list[str] = []
+
+        def answer_late(route: Route) -> None:
+            answer = route.fetch().json()
+            answer["items"] = [entry for entry in answer["items"] if entry["seq"] <= read_until]
+            if not operations:
+                done = server.call("POST", "/ns/demo/objects/ledger/actions/reboot?wait=30", {})
+                operations.append(done["operation"]["id"])
+                last = server.call("GET", f"/journal?op={operations[0]}")["items"][-1]["seq"]
+                wait_until(lambda: last in page.evaluate(SEEN))
+            route.fulfill(json=answer)
+
+        page.route("**/api/v1/journal?*object=ledger*", answer_late)
+        page.evaluate("location.hash = '#/object/demo/ledger'")
+        expect(page.locator(".timeline li").filter(has_text="sample data")).to_have_count(1)
+        entries = server.call("GET", "/journal?ns=demo&object=ledger&limit=1000")["items"]
+        expect(page.locator(".timeline li")).to_have_count(len(entries))
 
 
 def test_a_view_that_was_opened_while_the_server_was_away_is_shown_when_it_is_back(

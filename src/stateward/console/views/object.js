@@ -54,6 +54,12 @@ async function show(context) {
       timeline,
       history.length ? [...history].reverse().map(event) : h("li", { class: "quiet" }, "No journal entries."),
     );
+  const remember = (/** @type {JournalEntry[]} */ entries) => {
+    const known = new Set(history.map((entry) => entry.seq));
+    history = [...history, ...entries.filter((entry) => !known.has(entry.seq))].sort((a, b) => a.seq - b.seq).slice(-MAX_TIMELINE);
+    showHistory();
+  };
+  const readHistory = async () => remember((await recentJournal({ ns, object: id }, MAX_TIMELINE, context.signal).catch(gone)) ?? []);
   const refresh = calmly(async () => {
     const [found, protection] = await Promise.all([
       get(base, {}, context.signal).catch(gone),
@@ -109,21 +115,18 @@ async function show(context) {
     fill(panels, panelsOf(first, context));
     refresh();
   }
-  history = (await recentJournal({ ns, object: id }, MAX_TIMELINE, context.signal).catch(gone)) ?? [];
-  showHistory();
-  if (first === null) refresh(); // only its journal tells whether it ever was there
-
+  // The listener is there before the history is read: what comes while the answer is on its way would be missing.
   context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
     const mine = entries.filter((entry) => entry.ns === ns && entry.object === id);
-    if (mine.length) {
-      const last = history.at(-1)?.seq ?? 0;
-      history = [...history, ...mine.filter((entry) => entry.seq > last)].slice(-MAX_TIMELINE);
-      showHistory();
-      diagram?.step(mine);
-    }
-    if (mine.length) refresh();
+    if (!mine.length) return;
+    remember(mine);
+    diagram?.step(mine);
+    refresh();
   });
+  await readHistory();
+  if (first === null) refresh(); // only its journal tells whether it ever was there
   context.on("afresh", refresh);
+  context.on("afresh", calmly(readHistory, context.signal));
   context.every(5, refresh);
 }
 
