@@ -1,6 +1,7 @@
 """The dialog of actions: what it shows before, what must be typed, what is done only once, and what is told after."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,15 +20,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
         yield found
 
 
+@pytest.fixture
+def own_server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ConsoleServer]:
+    """A server for a test that changes many VMs, with as many as its parameter says."""
+    vms = getattr(request, "param", VMS)
+    with run_console_server(tmp_path / "data", "--vms", str(vms), "--cells", "0") as found:
+        yield found
+
+
 @pytest.fixture(scope="module")
 def tokens(server: ConsoleServer) -> dict[str, str]:
     """A token of each role that looks at the fleet."""
-    body = {"namespaces": ["*"], "expires": None}
-    made = {role: server.call("POST", "/tokens", {"name": f"the {role}", "role": role, **body}) for role in ROLES}
-    return {role: one["token"] for role, one in made.items()}
+    return {role: token_of(server, role) for role in ROLES}
 
 
 ROLES = ("viewer", "operator")
+
+
+def token_of(server: ConsoleServer, role: str) -> str:
+    body = {"name": f"the {role}", "role": role, "namespaces": ["*"], "expires": None}
+    token: str = server.call("POST", "/tokens", body)["token"]
+    return token
 
 
 def at(server: ConsoleServer, view: str) -> str:
@@ -76,15 +89,15 @@ def test_one_click_does_what_can_be_undone_and_the_notice_undoes_it(
 
 
 def test_what_cannot_be_undone_is_shown_first_and_cancel_does_nothing(browser: Browser, server: ConsoleServer) -> None:
-    with signed_in(browser, at(server, "object/demo/builder"), server.token) as (_, page, _):
+    with signed_in(browser, at(server, "object/demo/ledger"), server.token) as (_, page, _):
         page.get_by_text("More actions").click()
         page.get_by_role("button", name="Destroy", exact=True).press("Enter")
         expect(asked(page)).to_contain_text("This cannot be undone.")
         page.keyboard.press("Enter")  # the second of a key that is pressed twice
-        expect(asked(page).get_by_role("button", name="Destroy builder")).to_be_enabled()
+        expect(asked(page).get_by_role("button", name="Destroy ledger")).to_be_enabled()
         asked(page).get_by_role("button", name="Cancel").click()
         expect(asked(page)).to_have_count(0)
-        assert state_of(server, "demo", "builder") == "HALTED"
+        assert state_of(server, "demo", "ledger") == "RUNNING"
 
 
 def test_an_action_that_is_refused_says_why_and_offers_what_is_allowed(browser: Browser, server: ConsoleServer) -> None:
@@ -102,11 +115,10 @@ def test_an_action_that_is_refused_says_why_and_offers_what_is_allowed(browser: 
         expect(page.locator(HEAD)).to_have_text("RUNNING")
 
 
-def test_a_large_action_is_planned_typed_and_followed_to_its_end(
-    browser: Browser, server: ConsoleServer, tokens: dict[str, str]
-) -> None:
+def test_a_large_action_is_planned_typed_and_followed_to_its_end(browser: Browser, own_server: ConsoleServer) -> None:
+    server = own_server
     running, failed = vms_in(server, "Running"), vms_in(server, "Failed")
-    with signed_in(browser, at(server, "object/fleet/crowd"), tokens["operator"]) as (_, page, page_errors):
+    with signed_in(browser, at(server, "object/fleet/crowd"), token_of(server, "operator")) as (_, page, page_errors):
         page.get_by_role("button", name="Suspend", exact=True).click()
         expect(asked(page)).to_contain_text(f"{running:,} VMs")
         expect(asked(page)).to_contain_text("aws/us-east-1")
@@ -126,8 +138,7 @@ def test_a_large_action_is_planned_typed_and_followed_to_its_end(
 
 
 def test_force_is_asked_for_in_the_dialog_and_changes_the_plan(browser: Browser, server: ConsoleServer) -> None:
-    failed = server.call("GET", "/ns/fleet/objects?parent=crowd&state=Failed&limit=1")["items"][0]["id"]
-    with signed_in(browser, at(server, f"object/fleet/{failed}"), server.token) as (_, page, _):
+    with signed_in(browser, at(server, "object/demo/shop.db-azure-1"), server.token) as (_, page, _):
         page.get_by_text("More actions").click()
         page.get_by_role("button", name="Suspend", exact=True).press("Enter")
         go = asked(page).get_by_role("button", name="Suspend")
@@ -191,7 +202,9 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_is_done_twice(
         assert len(operations_of(server, "ledger", "reboot")) == 1
 
 
-def test_what_was_asked_for_is_cancelled_from_its_notice(browser: Browser, server: ConsoleServer) -> None:
+@pytest.mark.parametrize("own_server", [6 * VMS], indirect=True)  # about VMS of them are suspended
+def test_what_was_asked_for_is_cancelled_from_its_notice(browser: Browser, own_server: ConsoleServer) -> None:
+    server = own_server
     suspended = vms_in(server, "Suspended")
     with signed_in(browser, at(server, "objects?ns=fleet&kind=mci.vm&state=Suspended"), server.token) as (_, page, _):
         page.get_by_role("checkbox", name="Select fleet/crowd").first.click()
