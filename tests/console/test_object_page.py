@@ -11,7 +11,7 @@ from tests.console.browser import PageErrors, signed_in
 from tests.console.server_process import ConsoleServer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def opened(browser: Browser, server: ConsoleServer) -> Iterator[tuple[Page, PageErrors]]:
     with signed_in(browser, server.url, server.token, width=390, height=844) as (_, page, page_errors):
         yield page, page_errors
@@ -23,7 +23,6 @@ def visit(page: Page, view: str) -> None:
 
 def test_the_page_answers_first_what_is_going_on(opened: tuple[Page, PageErrors]) -> None:
     page, _ = opened
-    page.set_viewport_size({"width": 390, "height": 844})  # another test may have enlarged it
     visit(page, "object/demo/deploy-1")
     now = page.locator(".card-now")
     for text in ("pending", "deploy", "running", "by ann", "worked on it"):
@@ -80,6 +79,7 @@ def test_a_deletion_that_can_be_restored_says_so_and_dialogs_close_with_their_vi
     page, _ = opened
     tone = "async () => (await import('/console/ui/states.js')).toneOf('Suspending', 'transitional')"
     assert page.evaluate(tone) == "moving"
+    visit(page, "object/demo/ledger")
     visit(page, "object/demo/host-1")
     visit(page, "object/demo/builder")
     expect(page.get_by_role("button", name="Delete (can be restored)")).not_to_have_class("danger")
