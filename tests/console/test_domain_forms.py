@@ -203,18 +203,20 @@ def test_an_error_in_a_repeated_part_stands_beside_its_field_and_a_new_namespace
 
 def test_a_name_that_exists_is_told_beside_the_name(opened: tuple[Page, PageErrors], api: httpx.Client) -> None:
     page, _ = opened
-    api.post("/api/v1/systems/default", json={"name": "taken", "backend": "simulated"}).raise_for_status()
+    api.post("/api/v1/systems/names", json={"name": "taken", "backend": "simulated"}).raise_for_status()
     go(page, "systems")
     page.get_by_role("button", name="New system", exact=True).click()
     form = page.locator("#question form")
+    enter(form, "ns", "names")
     enter(form, "name", "taken")
     form.get_by_role("button", name="Plan", exact=True).click()
-    expect(form.locator(".complaint:visible")).to_contain_text("'taken' exists in namespace 'default' already")
+    expect(form.locator(".complaint:visible")).to_contain_text("'taken' exists in namespace 'names' already")
     expect(form.locator("[name=name]")).to_be_focused()
     form.get_by_role("button", name="Cancel").click()
-    api.post("/api/v1/edge/ns/default/cloudlets", json={"name": "taken-too"}).raise_for_status()
+    api.post("/api/v1/edge/ns/names/cloudlets", json={"name": "taken-too"}).raise_for_status()
     go(page, "edge")
     page.get_by_role("button", name="New cloudlet", exact=True).click()
+    enter(form, "ns", "names")
     enter(form, "name", "taken-too")
     for button in ("Plan", "Create"):
         form.get_by_role("button", name=button, exact=True).click()

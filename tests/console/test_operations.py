@@ -1,20 +1,13 @@
 """Operations in the console: the list with its filters, and the timeline of one, live."""
 
 import re
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.browser import PageErrors, signed_in
-from tests.console.server_process import ConsoleServer
-
-
-@pytest.fixture(scope="module")
-def opened(browser: Browser, server: ConsoleServer) -> Iterator[tuple[Page, PageErrors]]:
-    with signed_in(browser, server.url, server.token) as (_, page, page_errors):
-        yield page, page_errors
+from tests.console.server_process import ConsoleServer, run_console_server
 
 
 def visit(page: Page, view: str) -> None:
@@ -69,16 +62,19 @@ def test_a_running_operation_shows_its_time_its_progress_and_who_works_on_it(
 
 
 def test_waiting_is_told_apart_from_working_and_a_waiting_operation_can_be_cancelled(
-    opened: tuple[Page, PageErrors], server: ConsoleServer
+    browser: Browser, tmp_path: Path
 ) -> None:
-    page, _ = opened
-    visit(page, f"operation/demo/{operation_of(server, 'deploy-2')['id']}")
-    expect(page.locator(".bars .span-wait[data-status=waiting] .bar.hatched")).to_be_visible()
-    expect(page.locator(".sentence")).to_contain_text("locks are held by")
-    page.get_by_role("button", name="Cancel…").click()
-    page.get_by_role("button", name="Cancel the operation").click()
-    expect(page.locator(".who-is")).to_contain_text("cancelled")
-    expect(page.get_by_role("button", name="Cancel…")).to_have_count(0)
+    with (
+        run_console_server(tmp_path / "data", "--cells", "0") as server,
+        signed_in(browser, server.url, server.token) as (_, page, _),
+    ):
+        visit(page, f"operation/demo/{operation_of(server, 'deploy-2')['id']}")
+        expect(page.locator(".bars .span-wait[data-status=waiting] .bar.hatched")).to_be_visible()
+        expect(page.locator(".sentence")).to_contain_text("locks are held by")
+        page.get_by_role("button", name="Cancel…").click()
+        page.get_by_role("button", name="Cancel the operation").click()
+        expect(page.locator(".who-is")).to_contain_text("cancelled")
+        expect(page.get_by_role("button", name="Cancel…")).to_have_count(0)
 
 
 def test_an_unknown_operation_gets_a_page_that_helps(opened: tuple[Page, PageErrors]) -> None:
