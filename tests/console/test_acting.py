@@ -87,8 +87,11 @@ def test_a_restart_of_the_server_needs_no_reload_and_hides_no_change(browser: Br
         assert page.evaluate("window.marker") == "the same page"
 
 
-def test_what_happens_while_an_objects_history_is_read_is_in_its_timeline(
-    browser: Browser, server: ConsoleServer
+@pytest.mark.parametrize(
+    ("view", "times"), [("object/demo/ledger", ".timeline time"), ("journal?object=ledger", "[role=row] time")]
+)
+def test_a_view_of_the_journal_has_what_happens_while_it_is_read(
+    browser: Browser, server: ConsoleServer, view: str, times: str
 ) -> None:
     with signed_in(browser, at(server, "timers"), server.token) as (_, page, _):
         expect(page.locator("#live .dot.live")).to_be_visible()
@@ -106,10 +109,10 @@ def test_what_happens_while_an_objects_history_is_read_is_in_its_timeline(
             route.fulfill(json=answer)
 
         page.route("**/api/v1/journal?*object=ledger*", answer_late)
-        page.evaluate("location.hash = '#/object/demo/ledger'")
-        expect(page.locator(".timeline li").filter(has_text="sample data")).to_have_count(1)
+        page.evaluate("view => { location.hash = '#/' + view }", view)
+        expect(page.locator(times).first).to_be_visible()
         entries = server.call("GET", "/journal?ns=demo&object=ledger&limit=1000")["items"]
-        expect(page.locator(".timeline li")).to_have_count(len(entries))
+        expect(page.locator(times)).to_have_count(len(entries))
 
 
 def test_a_view_that_was_opened_while_the_server_was_away_is_shown_when_it_is_back(

@@ -84,8 +84,9 @@ async function show(context) {
   async function reload() {
     keepQuery(filter);
     showFilters();
-    const found = await recentJournal(asked(), PAGE_SIZE, context.signal);
-    put(found.filter(fits).reverse());
+    const found = (await recentJournal(asked(), PAGE_SIZE, context.signal)).filter(fits).reverse();
+    const newer = rows.rows.filter((entry) => entry.seq > (found[0]?.seq ?? 0) && fits(entry)); // came while it was read
+    put([...newer, ...found]);
   }
 
   /** @param {JournalEntry[]} found newest first */
